@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/memory.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace kvant {
+namespace {
+
+struct Counter {
+  std::atomic<std::uint64_t> current{0};
+  std::atomic<std::uint64_t> peak{0};
+
+  void Add(std::uint64_t bytes) {
+    const std::uint64_t now = current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    std::uint64_t seen = peak.load(std::memory_order_relaxed);
+    while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+  }
+  void Subtract(std::uint64_t bytes) { current.fetch_sub(bytes, std::memory_order_relaxed); }
+  MemoryCount Read() const { return {current.load(), peak.load()}; }
+};
+
+std::array<Counter, kMemoryTagCount> g_by_tag;
+Counter g_total;
+
+// From here on the kernel is asked for huge pages: weights are read once per token, and 4 KiB pages
+// would cost a page walk every 64 cache lines.
+constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
+
+std::uint64_t RoundUp(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+std::string_view MemoryTagName(MemoryTag tag) {
+  constexpr std::array<std::string_view, kMemoryTagCount> kNames = {"weights", "kv", "scratch",
+                                                                    "logits", "other"};
+  return kNames[static_cast<std::size_t>(tag)];
+}
+
+MemoryCount MemoryCountOf(MemoryTag tag) { return g_by_tag[static_cast<std::size_t>(tag)].Read(); }
+
+MemoryCount MemoryCountTotal() { return g_total.Read(); }
+
+void ResetMemoryPeaks() {
+  for (Counter& counter : g_by_tag) counter.peak = counter.current.load();
+  g_total.peak = g_total.current.load();
+}
+
+std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
+  if (bytes == 0) return nullptr;
+  const std::uint64_t rounded = RoundUp(bytes, kAlignment);
+  const std::uint64_t alignment = rounded >= kHugePageBytes ? kHugePageBytes : kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, alignment, rounded) != 0) {
+    Fail(ErrorCode::kResourceExhausted, "the system has no {} bytes left for {}; free memory or "
+         "choose a smaller model or context", rounded, MemoryTagName(tag));
+  }
+  if (alignment == kHugePageBytes) madvise(data, rounded, MADV_HUGEPAGE);
+  std::memset(data, 0, rounded);
+  g_by_tag[static_cast<std::size_t>(tag)].Add(rounded);
+  g_total.Add(rounded);
+  return static_cast<std::byte*>(data);
+}
+
+void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept {
+  if (data == nullptr) return;
+  const std::uint64_t rounded = RoundUp(bytes, kAlignment);
+  std::free(data);
+  g_by_tag[static_cast<std::size_t>(tag)].Subtract(rounded);
+  g_total.Subtract(rounded);
+}
+
+}  // namespace kvant

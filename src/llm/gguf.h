@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Reader for GGUF model files, versions 2 and 3: a memory map whose every length, count and offset is
+// checked before it is followed. It reads; it never converts weights (llm/weights does).
+//
+// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Little-endian only.
+//   "GGUF" | u32 version | u64 n_tensors | u64 n_metadata | metadata... | tensor infos... | padding |
+//   tensor data (each at an offset that is a multiple of general.alignment, default 32)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace kvant {
+
+/// Weight types as numbered by GGUF. Only those with a WeightTypeInfo are readable.
+enum class WeightType : std::uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ8_0 = 8,
+  kBF16 = 30,
+};
+
+struct WeightTypeInfo {
+  WeightType type;
+  std::string_view name;       // "Q4_1"
+  std::uint32_t block_values;  // values that share one block: 1, 32
+  std::uint32_t block_bytes;
+};
+
+/// The readable types, in numeric order.
+std::span<const WeightTypeInfo> WeightTypes();
+/// Info of a readable type. KVANT_CHECKs on others: GgufFile::Open refused them.
+const WeightTypeInfo& InfoOf(WeightType type);
+
+/// A metadata array. Numbers of every width are widened; strings are views into the map.
+struct GgufArray {
+  std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string_view>> items;
+};
+/// A metadata value: bool and integers widen to int64 (uint64 above 2^63 is refused), floats to double.
+using GgufValue = std::variant<bool, std::int64_t, double, std::string_view, GgufArray>;
+
+struct GgufTensor {
+  std::string_view name;
+  WeightType type;
+  std::vector<std::uint64_t> dims;   // GGUF order: dims[0] is the contiguous one (columns)
+  std::span<const std::byte> bytes;  // the whole tensor, inside the map
+};
+
+class GgufFile {
+ public:
+  /// Maps and checks the file. Throws Error with one sentence: kNotFound (no such file), kCorruptData
+  /// (empty, truncated, wrong magic, absurd counts, a tensor past the end, duplicate names, ...),
+  /// kUnsupported (version or weight type, named).
+  static GgufFile Open(const std::string& path);
+  /// The same checks on bytes that the caller keeps alive; `name` stands in messages. For fuzzing.
+  static GgufFile FromBytes(std::span<const std::byte> bytes, const std::string& name);
+
+  ~GgufFile();
+  GgufFile(GgufFile&&) noexcept;
+  GgufFile& operator=(GgufFile&&) noexcept;
+
+  const std::string& path() const;
+  std::uint64_t file_bytes() const;
+  std::uint32_t version() const;
+
+  /// nullptr where the key is absent.
+  const GgufValue* Find(std::string_view key) const;
+  /// Keys in file order.
+  std::span<const std::string_view> keys() const;
+  /// Required values; throw Error(kCorruptData) that names the key when absent or of another kind.
+  std::int64_t GetInt(std::string_view key) const;
+  double GetFloat(std::string_view key) const;  // accepts an integer
+  std::string_view GetString(std::string_view key) const;
+  /// Optional values: the fallback when absent; an Error when of another kind.
+  std::int64_t GetIntOr(std::string_view key, std::int64_t fallback) const;
+  double GetFloatOr(std::string_view key, double fallback) const;
+  std::string_view GetStringOr(std::string_view key, std::string_view fallback) const;
+  bool GetBoolOr(std::string_view key, bool fallback) const;
+
+  std::span<const GgufTensor> tensors() const;
+  /// nullptr where absent.
+  const GgufTensor* FindTensor(std::string_view name) const;
+  /// Tells the kernel that the pages of a tensor will not be read again, so that the map does not
+  /// count beside the repacked weights.
+  void DropPages(const GgufTensor& tensor) const;
+
+ private:
+  struct Impl;
+  explicit GgufFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvant
