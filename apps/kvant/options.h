@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Options that several commands share, and where their JSON goes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kvant::cli {
+
+/// -m --kv --threads --kernel --ctx --seed --device --kv-limit --exact --quiet --json [FILE]
+struct CommonOptions {
+  std::string model = "smollm2-135m";
+  std::string kv = "fp16";
+  std::string kernel = "auto";
+  std::string device = "cpu";
+  std::string kv_limit;  // bytes, with an optional suffix K, M, G (powers of 1024)
+  std::size_t threads = 0;
+  std::size_t ctx = 0;
+  std::uint64_t seed = 42;
+  bool exact = false;
+  bool quiet = false;
+  bool json = false;
+  std::string json_path;  // empty: stdout
+
+  /// The engine options these mean. Resolves the model name; throws Error for a bad value.
+  EngineOptions ToEngineOptions() const;
+};
+
+void AddModelOptions(CLI::App& command, CommonOptions& options);  // all of the above but --json
+void AddJsonOption(CLI::App& command, CommonOptions& options);
+
+/// A GGUF path as it is, or the cached file of a known name ("smollm2-135m"; KVANT_MODEL overrides the
+/// default name). Throws Error(kNotFound) that says how to fetch it.
+std::string ResolveModelPath(const std::string& model);
+/// The per-user cache folder of models: $XDG_CACHE_HOME/kvant/models or ~/.cache/kvant/models.
+std::string ModelCacheFolder();
+/// "512M" -> bytes. Throws Error(kInvalidArgument).
+std::uint64_t ParseByteSize(const std::string& text);
+/// Writes the object to --json's FILE or to stdout, with a newline.
+void WriteJson(const CommonOptions& options, const nlohmann::json& value);
+
+}  // namespace kvant::cli
