@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "backend/cpu/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+
+namespace kvant {
+namespace {
+
+constexpr std::array<Isa, 3> kAll = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+
+#if defined(__x86_64__)
+// CPUID leaf 1, ECX bit 29: clang 14's __builtin_cpu_supports does not know the name.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
+std::string SupportedNames() {
+  std::string names = "auto";
+  for (const Isa isa : SupportedIsas()) names += fmt::format(", {}", IsaName(isa));
+  return names;
+}
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar: return "scalar";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+  }
+  return "unknown";
+}
+
+bool IsaSupported(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kScalar: return true;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             HasF16c();
+    case Isa::kAvx512:
+      return IsaSupported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
+  }
+  return false;
+#else
+  return isa == Isa::kScalar;
+#endif
+}
+
+std::span<const Isa> AllIsas() { return kAll; }
+
+std::span<const Isa> SupportedIsas() {
+  static const std::vector<Isa> supported = [] {
+    std::vector<Isa> list;
+    for (const Isa isa : kAll) {
+      if (IsaSupported(isa)) list.push_back(isa);
+    }
+    return list;
+  }();
+  return supported;
+}
+
+Isa ResolveIsa(std::string_view kernel) {
+  if (kernel == "auto") return SupportedIsas().back();
+  for (const Isa isa : kAll) {
+    if (kernel != IsaName(isa)) continue;
+    if (IsaSupported(isa)) return isa;
+    Fail(ErrorCode::kUnsupported, "kernel '{}' does not run on this processor; choose one of: {}",
+         kernel, SupportedNames());
+  }
+  if (kernel == "cuda") {
+    Fail(ErrorCode::kUnsupported,
+         "kernel 'cuda' has no attention kernels in this version; choose one of: {}",
+         SupportedNames());
+  }
+  Fail(ErrorCode::kInvalidArgument, "unknown kernel '{}'; choose one of: {}", kernel,
+       SupportedNames());
+}
+
+}  // namespace kvant
