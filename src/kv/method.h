@@ -69,15 +69,17 @@ struct EncodeArgs {
   std::size_t row_stride;
   std::size_t n_rows;
   std::size_t first;
-  std::byte* block;  // this side's bytes
+  std::size_t position;  // of the token in slot 0 of the block
+  std::byte* block;      // this side's bytes
 };
 
 /// A whole side back to floats, in the order in which the tile product reads it:
-/// keys [head_dim, 64] (token index fastest), values [64, head_dim].
+/// keys [head_dim, 64] (token index fastest), values [64, head_dim]. All transforms are undone.
 struct DecodeArgs {
   const CodecConfig* config;
   const std::byte* state;
   std::size_t head_dim;
+  std::size_t position;  // of the token in slot 0
   const std::byte* block;
   float* tile;
 };
@@ -89,6 +91,7 @@ struct ScoreArgs {
   std::size_t head_dim;
   const std::byte* const* blocks;  // [n_blocks] key sides
   std::size_t n_blocks;
+  std::size_t position;    // of the token in slot 0 of the first block
   const std::byte* query;  // n_query prepared queries, query_bytes each
   std::size_t n_query;
   float* scores;  // [n_query, scores_stride], n_blocks * 64 written in each row
@@ -158,7 +161,8 @@ struct CodecRecord {
   StorageKind storage;
   std::span<const OptionInfo> options;
   std::span<const PresetInfo> presets;
-  /// Parses the options; throws Error(kInvalidArgument) that names the allowed ones.
+  /// Parses the values of the options; names outside `options` were refused before. Throws
+  /// Error(kInvalidArgument) with one sentence that names what is allowed.
   std::shared_ptr<const CodecConfig> (*parse_config)(std::span<const OptionText> options);
   /// Why this codec cannot take this head_dim; empty when it can.
   std::string (*refuse_head_dim)(std::size_t head_dim);
@@ -169,7 +173,8 @@ struct CodecRecord {
   /// Bytes of one prepared query. nullptr: queries are read as floats and prepare_query is not called.
   std::size_t (*query_bytes)(std::size_t head_dim, const CodecConfig& config);
   void (*prepare_query)(const PrepareQueryArgs& args);
-  /// Undoes the codec's transform on an output row [head_dim] in place (values); nullptr: none.
+  /// Undoes the codec's transform on an output row [head_dim] in place (values); nullptr: none. Called
+  /// once for each query and split, after its last packed block.
   void (*finish_output)(const CodecConfig& config, const std::byte* state, std::size_t head_dim,
                         float* output);
   /// Slowest first; the scalar one always there.

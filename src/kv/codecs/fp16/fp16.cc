@@ -22,10 +22,6 @@ namespace {
 
 namespace {
 
-std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> options) {
-  return plain16::ParseConfig("fp16", options);
-}
-
 std::span<const KernelSet> Kernels() {
   static const KernelSet kSets[] = {
       {.isa = Isa::kScalar,
@@ -54,7 +50,7 @@ const CodecRecord& GetCodec() {
                                       .storage = StorageKind::kExact,
                                       .options = {},
                                       .presets = kPresets,
-                                      .parse_config = &ParseConfig,
+                                      .parse_config = &plain16::ParseConfig,
                                       .refuse_head_dim = &plain16::RefuseHeadDim,
                                       .geometry = &plain16::Geometry,
                                       .state_bytes = nullptr,

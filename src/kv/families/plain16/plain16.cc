@@ -3,8 +3,6 @@
 
 #include "kv/families/plain16/plain16.h"
 
-#include "base/error.h"
-
 namespace kvant::plain16 {
 
 BlockGeometry Geometry(Side side, std::size_t head_dim, const CodecConfig&) {
@@ -24,13 +22,7 @@ std::string RefuseHeadDim(std::size_t head_dim) {
   return "";
 }
 
-std::shared_ptr<const CodecConfig> ParseConfig(std::string_view codec,
-                                               std::span<const OptionText> options) {
-  if (!options.empty()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "at character {}: codec '{}' has no option '{}'; it takes no options",
-         options[0].position + 1, codec, options[0].name);
-  }
+std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText>) {
   return std::make_shared<Config>();
 }
 

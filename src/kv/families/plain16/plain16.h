@@ -38,8 +38,7 @@ std::string RefuseHeadDim(std::size_t head_dim);
 
 struct Config : CodecConfig {};
 
-/// No options are known: any is an error that says so.
-std::shared_ptr<const CodecConfig> ParseConfig(std::string_view codec,
-                                               std::span<const OptionText> options);
+/// There are no options; the grammar has refused any before this is called.
+std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> options);
 
 }  // namespace kvant::plain16

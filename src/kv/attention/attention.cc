@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/attention/attention.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "base/error.h"
+#include "kv/attention/attention_head.h"
+
+namespace kvant {
+namespace {
+
+constexpr std::size_t kMinSplitBlocks = 4;
+
+}  // namespace
+
+std::size_t SplitBlocks(std::size_t n_blocks) {
+  return std::max(kMinSplitBlocks, (n_blocks + kMaxSplits - 1) / kMaxSplits);
+}
+
+Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
+    : geometry_(method.geometry()), isa_(isa), kernels_(&AttentionKernelsOf(isa)) {
+  const std::size_t heads = geometry_.heads_per_kv;
+  const std::size_t rows = kBlockTokens * heads;
+  const std::size_t head_dim = geometry_.head_dim;
+  std::size_t query_bytes = 0;
+  for (std::size_t i = 0; i < geometry_.n_layer; ++i) {
+    const SideMethod& key = method.layer(i).key;
+    KernelSetOf(*key.codec, isa);
+    KernelSetOf(*method.layer(i).value.codec, isa);
+    if (key.codec->query_bytes != nullptr) {
+      query_bytes = std::max(query_bytes, key.codec->query_bytes(head_dim, *key.config));
+    }
+  }
+  constexpr MemoryTag kTag = MemoryTag::kScratch;
+  for (std::size_t i = 0; i < n_threads; ++i) {
+    Worker worker;
+    worker.query = Buffer<float>(rows * head_dim, kTag);
+    worker.scores = Buffer<float>(rows * kBlockTokens, kTag);
+    worker.rescale = Buffer<float>(rows, kTag);
+    for (Buffer<float>* output : {&worker.part, &worker.total}) {
+      *output = Buffer<float>(rows * head_dim, kTag);
+    }
+    for (Buffer<float>* scalar :
+         {&worker.part_max, &worker.part_sum, &worker.total_max, &worker.total_sum}) {
+      *scalar = Buffer<float>(rows, kTag);
+    }
+    worker.key_tile = Buffer<float>(head_dim * kBlockTokens, kTag);
+    worker.value_tile = Buffer<float>(kBlockTokens * head_dim, kTag);
+    worker.prepared = Buffer<std::byte>(heads * query_bytes, kTag);
+    workers_.push_back(std::move(worker));
+  }
+  const std::size_t n_partial = geometry_.n_kv_head * kMaxSplits * heads;
+  split_output_ = Buffer<float>(n_partial * head_dim, kTag);
+  split_max_ = Buffer<float>(n_partial, kTag);
+  split_sum_ = Buffer<float>(n_partial, kTag);
+}
+
+void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
+  KVANT_CHECK(threads.n_threads() <= workers_.size());
+  if (args.n_query == 1 && !args.exact) return Decode(args, threads);
+  // Tiles end where blocks end, so that the reading rule and the splits are the same for a whole tile.
+  const std::size_t first_tile = args.first_position / kBlockTokens;
+  const std::size_t last_tile = (args.first_position + args.n_query - 1) / kBlockTokens;
+  const std::size_t n_tiles = last_tile - first_tile + 1;
+  const auto attend = [&](std::size_t item, std::size_t thread) {
+    // Late tiles see the longest history: they go first, so that no thread ends alone with one.
+    const std::size_t tile = last_tile - item / geometry_.n_kv_head;
+    const Head head(args, item % geometry_.n_kv_head);
+    const std::size_t begin = std::max(tile * kBlockTokens, args.first_position);
+    const std::size_t end =
+        std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);
+    AttendTile(head, begin - args.first_position, end - begin, workers_[thread]);
+  };
+  threads.ParallelFor(n_tiles * geometry_.n_kv_head, attend);
+}
+
+// Scores are kept as base-2 logits, so the softmax needs 2^x alone.
+void Attention::ScaleQuery(const Head& head, std::size_t token, float* rows) const {
+  const std::size_t n = geometry_.heads_per_kv * geometry_.head_dim;
+  const float scale = head.args->softmax_scale * std::numbers::log2e_v<float>;
+  const float* query = head.args->query + (token * geometry_.n_kv_head + head.kv_head) * n;
+  for (std::size_t i = 0; i < n; ++i) rows[i] = query[i] * scale;
+}
+
+void Attention::ExpandSinks(const Head& head, float* key_tile, float* value_tile) const {
+  const std::size_t head_dim = geometry_.head_dim;
+  const std::size_t sink = head.method->sink;
+  const SideMethod& key = head.method->exact_key;
+  // Sink rows are rows of the value layout (token-major); decoding wants a whole block, so they are
+  // widened through a block-sized copy of their own.
+  std::vector<std::byte> block(key.geometry.bytes);
+  std::vector<float> rows(kBlockTokens * head_dim);
+  const std::size_t bytes = sink * key.geometry.bytes_per_token;
+  for (const Side side : {Side::kKey, Side::kValue}) {
+    const std::byte* from = head.table->sink_rows.data() + (side == Side::kKey ? 0 : bytes);
+    std::copy_n(from, bytes, block.data());
+    KernelSetOf(*key.codec, isa_)
+        .decode(Side::kValue, {.config = key.config.get(),
+                               .state = nullptr,
+                               .head_dim = head_dim,
+                               .position = 0,
+                               .block = block.data(),
+                               .tile = rows.data()});
+    for (std::size_t token = 0; token < sink; ++token) {
+      for (std::size_t dim = 0; dim < head_dim; ++dim) {
+        const float x = rows[token * head_dim + dim];
+        if (side == Side::kKey) {
+          key_tile[dim * kBlockTokens + token] = x;
+        } else {
+          value_tile[token * head_dim + dim] = x;
+        }
+      }
+    }
+  }
+}
+
+std::string Attention::PathName(const Method& method) const {
+  const LayerMethod& layer = method.layer(0);
+  const std::string codecs = layer.key.codec == layer.value.codec
+                                 ? std::string(layer.key.codec->name)
+                                 : fmt::format("{}+{}", layer.key.codec->name, layer.value.codec->name);
+  return fmt::format("attend/{}/{}", codecs, IsaName(isa_));
+}
+
+std::uint64_t Attention::scratch_bytes() const {
+  std::uint64_t bytes = split_output_.bytes() + split_max_.bytes() + split_sum_.bytes();
+  for (const Worker& w : workers_) {
+    for (const Buffer<float>* buffer :
+         {&w.query, &w.scores, &w.rescale, &w.part, &w.part_max, &w.part_sum, &w.total, &w.total_max,
+          &w.total_sum, &w.key_tile, &w.value_tile}) {
+      bytes += buffer->bytes();
+    }
+    bytes += w.prepared.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace kvant

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Attention of queries over a cache: softmax(q K^T * scale) V for each head, causal, reading every row in
+// the form that the reading rule says (kv/cache.h).
+//
+// Two paths, both without a score matrix of full length:
+//   decode  one query token: codecs score and accumulate straight from their blocks, all query heads of a
+//           KV head together; the KV axis is split over threads
+//   tile    up to 64 query tokens: each block is decoded once into a float tile that all of them use
+//
+// Order of arithmetic. The KV axis is cut into splits by position alone (SplitBlocks), each split keeps
+// its own running maximum and sum, and splits are merged in order. Both paths do the same operations for
+// a query, so with exact codecs (fp16, bf16) decode, prefill in any chunking and any number of threads
+// agree bit for bit. Codecs that score from codes agree within their stated tolerance; `exact` sends
+// every query through the tile path, which makes them agree bit for bit too.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "kv/attention/attention_kernels.h"
+#include "kv/cache.h"
+
+namespace kvant {
+
+/// Blocks that one call of a codec's kernel handles at most.
+inline constexpr std::size_t kRunBlocks = 16;
+
+/// Upper bound on the number of splits; scratch is bounded by it, not by the context.
+inline constexpr std::size_t kMaxSplits = 16;
+
+/// Blocks of one split for a query that sees n_blocks blocks: at least 4 (256 tokens), more where the
+/// context would need more than kMaxSplits of them. Depends on the query's position only.
+std::size_t SplitBlocks(std::size_t n_blocks);
+
+struct AttendArgs {
+  const KvCache* cache;
+  std::size_t layer;
+  std::size_t first_position;  // of query token 0; all rows up to the last query are appended
+  std::size_t n_query;         // query tokens
+  const float* query;          // [n_query, n_q_head, head_dim], after RoPE
+  float softmax_scale;         // 1 / sqrt(head_dim) for most models
+  float* output;               // [n_query, n_q_head, head_dim]
+  bool exact = false;          // tile path for every query
+};
+
+/// Scratch and kernels for one geometry. One Attend at a time.
+class Attention {
+ public:
+  /// Throws Error(kUnsupported) where a codec of the method has no kernel for `isa`.
+  Attention(const Method& method, Isa isa, std::size_t n_threads);
+
+  void Attend(const AttendArgs& args, ThreadPool& threads);
+
+  /// What runs: "decode/k=fp16,v=fp16/avx512".
+  std::string PathName(const Method& method) const;
+  std::uint64_t scratch_bytes() const;
+
+ private:
+  /// Scratch of one thread. Rows are (query token, head of the group): heads_per_kv of them in the decode
+  /// path, up to 64 * heads_per_kv in the tile path.
+  struct Worker {
+    Buffer<float> query;    // [rows, head_dim], times softmax_scale * log2(e)
+    Buffer<float> scores;   // [rows, 64] or [heads_per_kv, kRunBlocks * 64]
+    Buffer<float> rescale;  // [rows, kRunBlocks or 1]
+    Buffer<float> part, part_max, part_sum;     // state of the split at hand
+    Buffer<float> total, total_max, total_sum;  // merged splits
+    Buffer<float> key_tile;    // [head_dim, 64]
+    Buffer<float> value_tile;  // [64, head_dim]
+    Buffer<std::byte> prepared;
+  };
+  struct Head;  // the KV head at hand: its tables, methods and arguments
+
+  void Decode(const AttendArgs& args, ThreadPool& threads);
+  void DecodeSplit(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+                   const MergeArgs& result);
+  void DecodeRun(const Head& head, std::size_t begin, std::size_t n_blocks, bool packed,
+                 Worker& worker, const MergeArgs& result);
+  void DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result);
+  void MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits);
+  MergeArgs SplitResult(std::size_t kv_head, std::size_t split);
+
+  void AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker);
+  void TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
+                 Worker& worker);
+  void LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker);
+  /// Sink rows as floats into the first columns of a key tile and the first rows of a value tile.
+  void ExpandSinks(const Head& head, float* key_tile, float* value_tile) const;
+  void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
+  void PrepareQuery(const Head& head, Worker& worker) const;
+
+  CacheGeometry geometry_;
+  Isa isa_;
+  const AttentionKernels* kernels_;
+  std::vector<Worker> workers_;
+  // Partial results of the decode path, by (KV head, split).
+  Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]
+  Buffer<float> split_max_;     // [n_kv_head, kMaxSplits, heads_per_kv]
+  Buffer<float> split_sum_;
+};
+
+}  // namespace kvant

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/attention/attention_kernels.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/half.h"
+#include "kv/attention/attention_kernels_x86.h"
+
+namespace kvant {
+namespace attention_scalar {
+namespace {
+#include "backend/cpu/vec_scalar-inl.h"
+// The math follows the Vec, the body follows the math.
+#include "backend/cpu/vec_math-inl.h"
+// See attention_kernels.h.
+#include "kv/attention/attention_simd-inl.h"
+}  // namespace
+}  // namespace attention_scalar
+
+const AttentionKernels& AttentionKernelsOf(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return attention_avx512::Kernels();
+  if (isa == Isa::kAvx2) return attention_avx2::Kernels();
+#endif
+  static_cast<void>(isa);
+  static const AttentionKernels kKernels = {.softmax = &attention_scalar::Softmax,
+                                            .merge = &attention_scalar::Merge,
+                                            .normalize = &attention_scalar::Normalize,
+                                            .gemm_tile = GemmTileOf(Isa::kScalar)};
+  return kKernels;
+}
+
+}  // namespace kvant

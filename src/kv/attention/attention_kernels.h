@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The part of attention that no codec owns: the running softmax, merging of splits, and the float tile
+// product. One table for each instruction set; all of them give the same bits.
+#pragma once
+
+#include <cstddef>
+
+#include "backend/cpu/gemm_tile.h"
+#include "backend/cpu/isa.h"
+
+namespace kvant {
+
+/// One step of the running softmax for each row and each block of 64 scores, in order: new maximum,
+/// weights 2^(score - maximum) in place of the scores, their sum. `rescale` gets, for each block, the
+/// factor 2^(old maximum - new maximum) that the output so far must be multiplied with. A block whose
+/// scores are all -infinity changes nothing (weights 0, factor 1).
+struct SoftmaxArgs {
+  float* scores;  // [n_rows, stride] base-2 logits in, weights out
+  std::size_t stride;
+  std::size_t n_rows;
+  std::size_t n_blocks;
+  float* max;      // [n_rows] running maximum; -infinity at the start
+  float* sum;      // [n_rows] running sum of weights; 0 at the start
+  float* rescale;  // [n_rows, rescale_stride]
+  std::size_t rescale_stride;
+};
+
+/// Adds one split's result to the total: both are scaled to the larger maximum. Rows whose part saw no
+/// token (maximum -infinity) are left alone; the first part is copied.
+struct MergeArgs {
+  const float* part_output;  // [n_rows, head_dim]
+  const float* part_max;     // [n_rows]
+  const float* part_sum;
+  float* output;
+  float* max;
+  float* sum;
+  std::size_t n_rows;
+  std::size_t head_dim;
+};
+
+struct AttentionKernels {
+  void (*softmax)(const SoftmaxArgs& args) noexcept;
+  void (*merge)(const MergeArgs& args) noexcept;
+  /// output[r] /= sum[r]
+  void (*normalize)(float* output, const float* sum, std::size_t n_rows,
+                    std::size_t head_dim) noexcept;
+  GemmTileFunction gemm_tile;
+};
+
+/// The table of an ISA; the caller checked that it is supported.
+const AttentionKernels& AttentionKernelsOf(Isa isa);
+
+}  // namespace kvant

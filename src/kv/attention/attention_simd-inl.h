@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Body of the attention kernels on Vec; contracts in attention_kernels.h.
+
+inline float Exp2Scalar(float x) {
+  float lanes[16];
+  Store(lanes, Exp2(Set1(x)));
+  return lanes[0];
+}
+
+inline void SoftmaxBlock(float* scores, float* max, float* sum, float* rescale) {
+  Vec s[4];
+  for (int i = 0; i < 4; ++i) s[i] = Load(scores + i * 16);
+  const float block_max = ReduceMax(Max(Max(s[0], s[1]), Max(s[2], s[3])));
+  const float new_max = block_max > *max ? block_max : *max;
+  if (new_max == -INFINITY) {
+    for (int i = 0; i < 4; ++i) Store(scores + i * 16, Set1(0.0f));
+    *rescale = 1.0f;
+    return;
+  }
+  const Vec shift = Set1(new_max);
+  for (int i = 0; i < 4; ++i) {
+    s[i] = Exp2(Sub(s[i], shift));
+    Store(scores + i * 16, s[i]);
+  }
+  const float factor = new_max == *max ? 1.0f : Exp2Scalar(*max - new_max);
+  *sum = *sum * factor + ReduceAdd(Add(Add(s[0], s[1]), Add(s[2], s[3])));
+  *rescale = factor;
+  *max = new_max;
+}
+
+inline void Softmax(const SoftmaxArgs& a) noexcept {
+  for (std::size_t r = 0; r < a.n_rows; ++r) {
+    for (std::size_t b = 0; b < a.n_blocks; ++b) {
+      SoftmaxBlock(a.scores + r * a.stride + b * 64, a.max + r, a.sum + r,
+                   a.rescale + r * a.rescale_stride + b);
+    }
+  }
+}
+
+inline void MergeRow(const MergeArgs& a, std::size_t r) {
+  const float* part = a.part_output + r * a.head_dim;
+  float* out = a.output + r * a.head_dim;
+  const float new_max = a.part_max[r] > a.max[r] ? a.part_max[r] : a.max[r];
+  const float part_factor = a.part_max[r] == new_max ? 1.0f : Exp2Scalar(a.part_max[r] - new_max);
+  const float out_factor = a.max[r] == new_max ? 1.0f : Exp2Scalar(a.max[r] - new_max);
+  for (std::size_t i = 0; i < a.head_dim; i += 16) {
+    const Vec scaled = Mul(Load(out + i), Set1(out_factor));
+    Store(out + i, Fma(Load(part + i), Set1(part_factor), scaled));
+  }
+  a.sum[r] = a.sum[r] * out_factor + a.part_sum[r] * part_factor;
+  a.max[r] = new_max;
+}
+
+inline void Merge(const MergeArgs& a) noexcept {
+  for (std::size_t r = 0; r < a.n_rows; ++r) {
+    if (a.part_max[r] == -INFINITY) continue;
+    if (a.max[r] == -INFINITY) {
+      for (std::size_t i = 0; i < a.head_dim; i += 16) {
+        Store(a.output + r * a.head_dim + i, Load(a.part_output + r * a.head_dim + i));
+      }
+      a.max[r] = a.part_max[r];
+      a.sum[r] = a.part_sum[r];
+    } else {
+      MergeRow(a, r);
+    }
+  }
+}
+
+inline void Normalize(float* output, const float* sum, std::size_t n_rows,
+                      std::size_t head_dim) noexcept {
+  for (std::size_t r = 0; r < n_rows; ++r) {
+    for (std::size_t i = 0; i < head_dim; i += 16) {
+      float* p = output + r * head_dim + i;
+      Store(p, Div(Load(p), Set1(sum[r])));
+    }
+  }
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The tile path of attention: up to 64 query tokens of one aligned tile (attention.h).
+#include <algorithm>
+#include <cmath>
+
+#include "kv/attention/attention.h"
+#include "kv/attention/attention_head.h"
+
+namespace kvant {
+
+void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker) {
+  const std::size_t heads = geometry_.heads_per_kv;
+  const std::size_t head_dim = geometry_.head_dim;
+  const std::size_t rows = n * heads;
+  for (std::size_t token = 0; token < n; ++token) {
+    ScaleQuery(head, first + token, worker.query.data() + token * heads * head_dim);
+  }
+  const std::size_t n_blocks = (head.args->first_position + first) / kBlockTokens + 1;
+  const std::size_t per_split = SplitBlocks(n_blocks);
+  std::fill_n(worker.total_max.data(), rows, -INFINITY);
+  for (std::size_t begin = 0; begin < n_blocks; begin += per_split) {
+    std::fill_n(worker.part.data(), rows * head_dim, 0.0f);
+    std::fill_n(worker.part_max.data(), rows, -INFINITY);
+    std::fill_n(worker.part_sum.data(), rows, 0.0f);
+    for (std::size_t b = begin; b < std::min(begin + per_split, n_blocks); ++b) {
+      TileBlock(head, b, first, n, worker);
+    }
+    kernels_->merge({.part_output = worker.part.data(),
+                     .part_max = worker.part_max.data(),
+                     .part_sum = worker.part_sum.data(),
+                     .output = worker.total.data(),
+                     .max = worker.total_max.data(),
+                     .sum = worker.total_sum.data(),
+                     .n_rows = rows,
+                     .head_dim = head_dim});
+  }
+  kernels_->normalize(worker.total.data(), worker.total_sum.data(), rows, head_dim);
+  const std::size_t n_q_head = geometry_.n_kv_head * heads;
+  for (std::size_t token = 0; token < n; ++token) {
+    std::copy_n(worker.total.data() + token * heads * head_dim, heads * head_dim,
+                head.args->output +
+                    ((first + token) * n_q_head + head.kv_head * heads) * head_dim);
+  }
+}
+
+void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker) {
+  for (const Side which : {Side::kKey, Side::kValue}) {
+    const SideMethod& side = head.side(which, packed);
+    KernelSetOf(*side.codec, isa_)
+        .decode(which, {.config = side.config.get(),
+                        .state = head.state(which, packed),
+                        .head_dim = geometry_.head_dim,
+                        .position = block * kBlockTokens,
+                        .block = head.data(block, which, packed),
+                        .tile = which == Side::kKey ? worker.key_tile.data()
+                                                    : worker.value_tile.data()});
+  }
+  if (packed && block == 0 && head.has_sinks()) {
+    ExpandSinks(head, worker.key_tile.data(), worker.value_tile.data());
+  }
+}
+
+void Attention::TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
+                          Worker& worker) {
+  const std::size_t heads = geometry_.heads_per_kv;
+  const std::size_t head_dim = geometry_.head_dim;
+  // The window is a multiple of 64, so the first query of an aligned tile decides for all of them.
+  const std::size_t first_position = head.args->first_position + first;
+  LoadTiles(head, block, block < head.PackedBlocks(first_position), worker);
+  float* scores = worker.scores.data();
+  kernels_->gemm_tile({.a = worker.query.data(),
+                       .a_stride = head_dim,
+                       .b = worker.key_tile.data(),
+                       .b_stride = kBlockTokens,
+                       .c = scores,
+                       .c_stride = kBlockTokens,
+                       .n_rows = n * heads,
+                       .k = head_dim,
+                       .n = kBlockTokens,
+                       .c_scale = nullptr,
+                       .c_scale_stride = 0});
+  if (block == first_position / kBlockTokens) {  // the tile's own block: causal
+    for (std::size_t row = 0; row < n * heads; ++row) {
+      const std::size_t n_visible = (first_position + row / heads) % kBlockTokens + 1;
+      std::fill(scores + row * kBlockTokens + n_visible, scores + (row + 1) * kBlockTokens,
+                -INFINITY);
+    }
+  }
+  kernels_->softmax({.scores = scores,
+                     .stride = kBlockTokens,
+                     .n_rows = n * heads,
+                     .n_blocks = 1,
+                     .max = worker.part_max.data(),
+                     .sum = worker.part_sum.data(),
+                     .rescale = worker.rescale.data(),
+                     .rescale_stride = 1});
+  kernels_->gemm_tile({.a = scores,
+                       .a_stride = kBlockTokens,
+                       .b = worker.value_tile.data(),
+                       .b_stride = head_dim,
+                       .c = worker.part.data(),
+                       .c_stride = head_dim,
+                       .n_rows = n * heads,
+                       .k = kBlockTokens,
+                       .n = head_dim,
+                       .c_scale = worker.rescale.data(),
+                       .c_scale_stride = 1});
+}
+
+}  // namespace kvant

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The KV cache of one sequence: which bytes hold which token, in which form a query reads them, and
+// what it all costs. It stores; attention (kv/attention) computes.
+//
+// Reading rule. A query at position t reads block b packed when 64 * (b + 1) + window <= t, otherwise
+// its exact 16-bit rows; the first `sink` tokens are always read exact. Every path obeys it (decode,
+// prefill in any chunking, verification of several tokens), so all of them read the same bytes.
+//
+// Life of a row. Append writes it exact into the open block of its head. When a query of the same step
+// may read the block packed, Append also packs it; the exact rows stay for the earlier queries of the
+// step. Commit(t) says that no query below t will come: it frees the exact rows that the rule no longer
+// lets anyone read. Attending never frees. For fp16 and bf16 the exact rows are the packed form and stay.
+//
+// Bytes, three counts with three names (docs/kv-vocabulary.md):
+//   payload   what the format needs for the tokens held, state and sink rows included
+//   resident  what the allocator holds for this cache now (whole blocks)
+//   peak      the high-water mark of the pool
+//
+// Blocks are reference counted: Fork and Snapshot share them, and a shared block is copied before it is
+// written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kv/layouts/block_pool.h"
+#include "kv/resolved_method.h"
+
+namespace kvant {
+
+/// One block of one head. At least one form is there below the length of the cache.
+struct BlockEntry {
+  BlockRef packed;
+  BlockRef exact;
+};
+
+/// Everything cached for one (layer, KV head).
+struct HeadTable {
+  std::vector<BlockEntry> blocks;
+  BlockRef sink_rows;  // [sink, head_dim] keys, then [sink, head_dim] values, exact 16-bit type
+  BlockRef state;      // key state, then value state (each rounded to 64 bytes)
+};
+
+class KvCache {
+ public:
+  /// `pool` must outlive the cache. `isa` chooses the encode kernels.
+  KvCache(std::shared_ptr<const Method> method, BlockPool* pool, Isa isa);
+
+  const Method& method() const { return *method_; }
+  const CacheGeometry& geometry() const { return method_->geometry(); }
+  /// Committed tokens.
+  std::size_t length() const { return state_.length; }
+
+  /// Writes the rows of positions [length(), length() + n) of one layer: keys and values
+  /// [n, n_kv_head, head_dim], keys after RoPE. Throws Error: kInvalidArgument names layer, head and token
+  /// of a value that the exact type cannot hold; kResourceExhausted at the pool's limit. After an error
+  /// call Rollback.
+  void Append(std::size_t layer, std::size_t n, const float* keys, const float* values);
+  /// Declares every position below t final (t >= length(), all layers appended up to t).
+  void Commit(std::size_t t);
+  /// Forgets what was appended after the last Commit.
+  void Rollback();
+
+  /// Goes back to position t <= length(), or, where rows that the rule reads exact at t are gone, to the
+  /// latest snapshot at or before t (0 where there is none). Returns the position reached.
+  std::size_t Truncate(std::size_t t);
+  /// Keeps what is needed to return to length() exactly. Costs one copy of the open block of each head
+  /// when it is next written, and the exact rows of the window.
+  void Snapshot();
+  std::size_t n_snapshots() const { return snapshots_.size(); }
+  /// A cache with the same past (snapshots are not taken along).
+  KvCache Fork() const;
+
+  const HeadTable& head(std::size_t layer, std::size_t kv_head) const {
+    return state_.heads[layer * geometry().n_kv_head + kv_head];
+  }
+
+  std::uint64_t payload_bytes() const { return method_->Predict(length()).payload; }
+  /// Counted over the blocks that the tables of this cache name (snapshots aside).
+  std::uint64_t resident_bytes() const;
+  const BlockPool& pool() const { return *pool_; }
+
+ private:
+  struct State {
+    std::size_t length = 0;
+    std::vector<HeadTable> heads;  // [n_layer * n_kv_head]
+  };
+
+  HeadTable& MutableHead(std::size_t layer, std::size_t kv_head) {
+    return state_.heads[layer * geometry().n_kv_head + kv_head];
+  }
+  BlockRef& WritableExact(HeadTable& table, const LayerMethod& method, std::size_t block);
+  void AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, const float* keys,
+                  const float* values);
+  void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed);
+  void PackBlock(const LayerMethod& method, HeadTable& table, std::size_t block);
+  void PackSide(Side side, const LayerMethod& method, HeadTable& table, const BlockRef& from,
+                std::byte* to);
+  void FirstPacking(std::size_t layer, const LayerMethod& method, HeadTable& table);
+  void CopySinkRows(const LayerMethod& method, HeadTable& table);
+  void InitState(std::size_t layer, const LayerMethod& method, HeadTable& table);
+  std::vector<float> ExactRows(const LayerMethod& method, const HeadTable& table, std::size_t block,
+                               Side side) const;
+  bool CanReturnTo(std::size_t t) const;
+
+  std::shared_ptr<const Method> method_;
+  BlockPool* pool_;
+  Isa isa_;
+  State state_;
+  std::vector<State> snapshots_;  // by increasing length
+};
+
+}  // namespace kvant

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Where blocks live: reference-counted runs of bytes, counted by size class under one hard byte limit.
+// Knows nothing of codecs; a block is as many bytes as the caller says.
+//
+// Not thread-safe: one session at a time changes its tables (sessions of an engine take turns).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace kvant {
+
+class BlockPool;
+
+namespace internal {
+struct BlockNode {
+  BlockPool* pool;
+  std::byte* data;
+  std::uint64_t bytes;
+  std::uint32_t n_refs;
+};
+}  // namespace internal
+
+/// A share in one block. Copying shares, destroying the last share frees the bytes.
+class BlockRef {
+ public:
+  BlockRef() = default;
+  ~BlockRef() { Release(); }
+  BlockRef(const BlockRef& other) : node_(other.node_) {
+    if (node_ != nullptr) ++node_->n_refs;
+  }
+  BlockRef(BlockRef&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  BlockRef& operator=(BlockRef other) noexcept {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+
+  explicit operator bool() const { return node_ != nullptr; }
+  std::byte* data() const { return node_->data; }
+  std::uint64_t bytes() const { return node_ == nullptr ? 0 : node_->bytes; }
+  /// Does someone else (a fork, a snapshot) hold this block too? Then it must not be written.
+  bool shared() const { return node_ != nullptr && node_->n_refs > 1; }
+
+ private:
+  friend class BlockPool;
+  explicit BlockRef(internal::BlockNode* node) : node_(node) {}
+  void Release() noexcept;
+
+  internal::BlockNode* node_ = nullptr;
+};
+
+class BlockPool {
+ public:
+  /// `limit_bytes` bounds the bytes of all live blocks; 0: no limit.
+  explicit BlockPool(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// A zeroed block of RoundedBytes(bytes), aligned to 64. Throws Error(kResourceExhausted) where the
+  /// limit would be passed; nothing has changed then.
+  BlockRef Allocate(std::uint64_t bytes);
+  /// A block of its own with the same bytes.
+  BlockRef Clone(const BlockRef& block);
+  /// What a request of `bytes` costs: the next multiple of 64.
+  static constexpr std::uint64_t RoundedBytes(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  std::uint64_t limit_bytes() const { return limit_bytes_; }
+  std::uint64_t resident_bytes() const { return resident_bytes_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }
+  /// Live blocks of each block size.
+  const std::map<std::uint64_t, std::size_t>& size_classes() const { return n_live_; }
+
+ private:
+  friend class BlockRef;
+  void Free(internal::BlockNode* node) noexcept;
+
+  std::uint64_t limit_bytes_;
+  std::uint64_t resident_bytes_ = 0;
+  std::uint64_t peak_bytes_ = 0;
+  std::map<std::uint64_t, std::size_t> n_live_;
+};
+
+}  // namespace kvant

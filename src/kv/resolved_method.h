@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A method bound to a model: which codecs each layer uses, how many bytes everything takes.
+// Predicted bytes come from here, and the cache allocates by the same functions, so they are equal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kv/spec.h"
+
+namespace kvant {
+
+/// Shape of what a cache keeps. n_q_head = n_kv_head * heads_per_kv.
+struct CacheGeometry {
+  std::size_t n_layer = 0;
+  std::size_t n_kv_head = 0;
+  std::size_t heads_per_kv = 0;
+  std::size_t head_dim = 0;
+};
+
+/// One side (keys or values) of one layer.
+struct SideMethod {
+  const CodecRecord* codec = nullptr;
+  std::shared_ptr<const CodecConfig> config;
+  BlockGeometry geometry;
+  std::uint64_t state_bytes = 0;  // for each KV head
+};
+
+/// One layer. `exact_*` is how rows are kept while they are exact. Where both codecs are the exact type
+/// itself, nothing is ever packed: `identity`.
+struct LayerMethod {
+  SideMethod key, value;
+  SideMethod exact_key, exact_value;
+  bool identity = false;
+  std::size_t sink = 0;
+  std::size_t window = 0;
+
+  std::uint64_t exact_block_bytes() const;
+  std::uint64_t packed_block_bytes() const;
+  /// Rows of the sinks, kept beside the packed block 0; 0 where nothing is packed.
+  std::uint64_t sink_bytes() const;
+  std::uint64_t state_bytes() const;
+  /// The reading rule: blocks [0, n) are read packed by a query at position t, the rest exact.
+  /// Block b is packed for t when 64 * (b + 1) + window <= t.
+  std::size_t PackedBlocks(std::size_t t) const;
+};
+
+/// Bytes of one cache after `kv_len` tokens were committed.
+struct PredictedBytes {
+  std::uint64_t payload = 0;   // what the format needs
+  std::uint64_t resident = 0;  // what the pool holds
+};
+
+class Method {
+ public:
+  /// Binds a spec. Throws Error: kInvalidArgument for a layer range outside the model, kUnsupported for a
+  /// head_dim that a codec refuses.
+  Method(MethodSpec spec, const CacheGeometry& geometry);
+
+  const MethodSpec& spec() const { return spec_; }
+  const CacheGeometry& geometry() const { return geometry_; }
+  const LayerMethod& layer(std::size_t layer) const { return layers_[layer]; }
+  /// The least saving kind of storage in use: exact if anything is, then simulated, then packed.
+  bool saves_memory() const;
+  PredictedBytes Predict(std::size_t kv_len) const;
+  /// Tokens of the first layer that a query at position t reads packed.
+  std::size_t PackedTokens(std::size_t t) const;
+  /// Bits for each number of keys and of values when everything is packed, averaged over the layers.
+  double BytesPerToken(Side side) const;
+
+ private:
+  MethodSpec spec_;
+  CacheGeometry geometry_;
+  std::vector<LayerMethod> layers_;
+};
+
+}  // namespace kvant

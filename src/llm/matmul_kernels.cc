@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "llm/matmul_kernels.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/half.h"
+#include "llm/matmul_kernels_x86.h"
+
+namespace kvant {
+namespace matmul_scalar {
+namespace {
+#include "backend/cpu/vec_scalar-inl.h"
+// The math follows the Vec, the body follows the math.
+#include "backend/cpu/vec_math-inl.h"
+// See matmul_kernels.h.
+#include "llm/matmul_simd-inl.h"
+}  // namespace
+}  // namespace matmul_scalar
+
+const MatmulKernels& MatmulKernelsOf(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return matmul_avx512::Kernels();
+  if (isa == Isa::kAvx2) return matmul_avx2::Kernels();
+#endif
+  static_cast<void>(isa);
+  static const MatmulKernels kKernels = {.mat_vec = &matmul_scalar::MatVec,
+                                         .dequantize = &matmul_scalar::Dequantize,
+                                         .silu_mul = &matmul_scalar::SiluMul,
+                                         .gemm_tile = GemmTileOf(Isa::kScalar)};
+  return kKernels;
+}
+
+}  // namespace kvant

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// AVX2 and AVX-512 instances of the weight-product kernels.
+#include "llm/matmul_kernels_x86.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "backend/cpu/isa_region.h"
+
+KVANT_TARGET_BEGIN_AVX2
+namespace kvant::matmul_avx2 {
+namespace {
+#include "backend/cpu/vec_avx2-inl.h"
+// The math follows the Vec, the body follows the math.
+#include "backend/cpu/vec_math-inl.h"
+// See matmul_kernels.h.
+#include "llm/matmul_simd-inl.h"
+}  // namespace
+}  // namespace kvant::matmul_avx2
+KVANT_TARGET_END
+
+KVANT_TARGET_BEGIN_AVX512
+namespace kvant::matmul_avx512 {
+namespace {
+#include "backend/cpu/vec_avx512-inl.h"
+// The math follows the Vec, the body follows the math.
+#include "backend/cpu/vec_math-inl.h"
+// See matmul_kernels.h.
+#include "llm/matmul_simd-inl.h"
+}  // namespace
+}  // namespace kvant::matmul_avx512
+KVANT_TARGET_END
+
+namespace kvant {
+
+const MatmulKernels& matmul_avx2::Kernels() {
+  static const MatmulKernels kKernels = {.mat_vec = &matmul_avx2::MatVec,
+                                         .dequantize = &matmul_avx2::Dequantize,
+                                         .silu_mul = &matmul_avx2::SiluMul,
+                                         .gemm_tile = GemmTileOf(Isa::kAvx2)};
+  return kKernels;
+}
+
+const MatmulKernels& matmul_avx512::Kernels() {
+  static const MatmulKernels kKernels = {.mat_vec = &matmul_avx512::MatVec,
+                                         .dequantize = &matmul_avx512::Dequantize,
+                                         .silu_mul = &matmul_avx512::SiluMul,
+                                         .gemm_tile = GemmTileOf(Isa::kAvx512)};
+  return kKernels;
+}
+
+}  // namespace kvant
+
+#endif  // __x86_64__

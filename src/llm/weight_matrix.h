@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A weight matrix in the order in which the products read it.
+//
+// GGUF stores a matrix row by row. Products read panels of 16 rows with the row index fastest, so that
+// one load gives 16 rows at one column and no product needs a horizontal sum. Rows are padded with zeros
+// to whole pairs of panels. Repacking moves bits and changes no value.
+//
+//   F32, F16, BF16   [col][row 0..15]
+//   Q8_0    for each 32 columns: [16] half d, [32 cols][16] int8                    544 bytes
+//   Q4_0    for each 32 columns: [16] half d, [16 col pairs][16] nibble pairs       288 bytes
+//   Q4_1    for each 32 columns: [16] half d, [16] half m, [16 col pairs][16] pairs 320 bytes
+//           (a nibble pair: low = even column, high = odd column)
+//
+// Values, as GGUF defines them: Q8_0 q*d, Q4_0 (q-8)*d, Q4_1 q*d+m, each exact or rounded once to float.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "llm/gguf.h"
+
+namespace kvant {
+
+inline constexpr std::size_t kPanelRows = 16;
+inline constexpr std::size_t kPairRows = 2 * kPanelRows;  // rows that one work item of a product has
+
+class WeightMatrix {
+ public:
+  WeightMatrix() = default;
+  /// Repacks a tensor [n_rows, n_cols] (dims = {n_cols, n_rows}), then drops its pages of the map, so
+  /// that no second copy stays in memory. The caller checked the dims.
+  static WeightMatrix Load(const GgufFile& file, const GgufTensor& tensor, ThreadPool& threads);
+
+  WeightType type() const { return type_; }
+  std::size_t n_rows() const { return n_rows_; }
+  std::size_t n_cols() const { return n_cols_; }
+  std::size_t n_pairs() const { return (n_rows_ + kPairRows - 1) / kPairRows; }
+  std::size_t panel_bytes() const { return panel_bytes_; }
+  std::uint64_t bytes() const { return panels_.bytes(); }
+  const std::byte* panel(std::size_t panel) const { return panels_.data() + panel * panel_bytes_; }
+  /// One row as floats, out [n_cols]: embedding look-up.
+  void Row(std::size_t row, float* out) const;
+
+ private:
+  WeightType type_ = WeightType::kF32;
+  std::size_t n_rows_ = 0;
+  std::size_t n_cols_ = 0;
+  std::size_t panel_bytes_ = 0;
+  Buffer<std::byte> panels_;
+};
+
+/// Bytes of a panel of 16 rows.
+std::size_t PanelBytes(WeightType type, std::size_t n_cols);
+
+}  // namespace kvant
