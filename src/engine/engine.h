@@ -56,7 +56,15 @@ struct GenerateOptions {
   const std::atomic<bool>* cancel = nullptr;  // polled between steps
 };
 
-enum class FinishReason { kEndOfGeneration, kStopString, kLength, kContextFull, kCancelled };
+enum class FinishReason {
+  kEndOfGeneration,
+  kStopString,
+  kLength,
+  kContextFull,  // ctx tokens are cached
+  kKvLimit,      // the next block would pass the KV byte limit
+  kCancelled,
+};
+/// "end", "stop", "length", "context_full", "kv_limit", "cancelled".
 std::string_view FinishReasonName(FinishReason reason);
 
 struct GenerateResult {
@@ -99,6 +107,8 @@ class Engine {
   /// Bytes that a session's KV blocks will hold after `kv_len` tokens: resident == this, exactly.
   std::uint64_t PredictResidentBytes(std::size_t kv_len) const;
   std::uint64_t PredictPayloadBytes(std::size_t kv_len) const;
+  /// Canonical text of the method, and what of it saves memory ("exact", "packed", ...).
+  std::string kv_spec() const;
 
   Session NewSession();
 
@@ -117,8 +127,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   /// Appends the prompt and generates. Throws kInvalidArgument for an empty prompt or one that does
-  /// not fit the context, kResourceExhausted at the KV byte limit; the session then holds what it held
-  /// before the call.
+  /// not fit the context, kResourceExhausted for one that does not fit the KV byte limit; the session then
+  /// holds what it held before the call. A limit that is reached later ends the answer (FinishReason).
   GenerateResult Generate(std::span<const TokenId> prompt, Sampler& sampler,
                           const GenerateOptions& options);
   /// Runs tokens through the model and returns the logits [n_vocab] after each one through the

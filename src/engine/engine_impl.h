@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Internal to engine: what an Engine holds, shared by engine.cc and session.cc.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "engine/engine.h"
+#include "kv/cache.h"
+#include "kv/resolved_method.h"
+#include "llm/forward.h"
+#include "llm/model.h"
+
+namespace kvant {
+
+struct Engine::Impl {
+  EngineOptions options;
+  Isa isa;
+  ThreadPool threads;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<std::string> template_source;
+  std::optional<ChatTemplate> chat_template;
+  ModelSummary summary;
+  Model model;
+  std::shared_ptr<const Method> method;
+  std::size_t ctx = 0;
+  std::optional<BlockPool> pool;
+  std::optional<ForwardPass> forward;
+
+  Impl(const EngineOptions& o, Isa i, std::size_t n_threads)
+      : options(o), isa(i), threads(n_threads) {}
+};
+
+}  // namespace kvant
