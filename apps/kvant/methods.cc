@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// kvant methods: everything the method grammar knows, from the registry.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/kvant/commands.h"
+#include "apps/kvant/options.h"
+#include "base/error.h"
+#include "kv/registry.h"
+#include "kv/spec.h"
+
+namespace kvant::cli {
+namespace {
+
+struct MethodsOptions {
+  CommonOptions common;
+  std::size_t head_dim = 128;
+};
+
+// Bytes of one token of one KV head with default options, whole blocks.
+double BytesPerToken(const CodecRecord& codec, Side side, std::size_t head_dim) {
+  const BlockGeometry geometry = codec.geometry(side, head_dim, *codec.parse_config({}));
+  return static_cast<double>(geometry.bytes) / static_cast<double>(kBlockTokens);
+}
+
+nlohmann::json Describe(const CodecRecord& codec, std::size_t head_dim) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const KernelSet& set : codec.kernels()) {
+    kernels.push_back({{"name", IsaName(set.isa)},
+                       {"exactness", set.exactness.ToString()},
+                       {"supported", IsaSupported(set.isa)}});
+  }
+  nlohmann::json options = nlohmann::json::array();
+  for (const OptionInfo& option : codec.options) {
+    options.push_back({{"name", option.name},
+                       {"default", option.default_value},
+                       {"allowed", option.allowed},
+                       {"meaning", option.meaning}});
+  }
+  nlohmann::json presets = nlohmann::json::array();
+  for (const PresetInfo& preset : codec.presets) {
+    presets.push_back(
+        {{"name", preset.name}, {"expansion", preset.expansion}, {"meaning", preset.meaning}});
+  }
+  return {{"name", codec.name},
+          {"summary", codec.summary},
+          {"paper", codec.paper},
+          {"storage", StorageKindName(codec.storage)},
+          {"kernels", kernels},
+          {"bytes_per_token_k", BytesPerToken(codec, Side::kKey, head_dim)},
+          {"bytes_per_token_v", BytesPerToken(codec, Side::kValue, head_dim)},
+          {"options", options},
+          {"presets", presets}};
+}
+
+void PrintText(const nlohmann::json& document) {
+  fmt::print("Methods for --kv (grammar: docs/method-grammar.md)\n\n");
+  for (const auto& codec : document["codecs"]) {
+    std::string kernels;
+    for (const auto& kernel : codec["kernels"]) {
+      kernels += fmt::format("{}{} ({}{})", kernels.empty() ? "" : ", ",
+                             kernel["name"].get<std::string>(),
+                             kernel["exactness"].get<std::string>(),
+                             kernel["supported"].get<bool>() ? "" : ", not on this processor");
+    }
+    fmt::print("{}  {}\n", codec["name"].get<std::string>(), codec["summary"].get<std::string>());
+    fmt::print("  storage {}; {} + {} bytes a token and KV head (K + V) at head_dim {}\n",
+               codec["storage"].get<std::string>(), codec["bytes_per_token_k"].get<double>(),
+               codec["bytes_per_token_v"].get<double>(), document["head_dim"].get<std::size_t>());
+    fmt::print("  kernels {}\n", kernels);
+    for (const auto& option : codec["options"]) {
+      fmt::print("  option {}={} ({}): {}\n", option["name"].get<std::string>(),
+                 option["default"].get<std::string>(), option["allowed"].get<std::string>(),
+                 option["meaning"].get<std::string>());
+    }
+    for (const auto& preset : codec["presets"]) {
+      fmt::print("  preset {} = {}: {}\n", preset["name"].get<std::string>(),
+                 preset["expansion"].get<std::string>(), preset["meaning"].get<std::string>());
+    }
+    fmt::print("  source {}\n\n", codec["paper"].get<std::string>());
+  }
+  fmt::print("Keys: sink=0..64 first tokens kept exact; window=N recent tokens kept exact, a multiple "
+             "of 64;\n      exact=fp16|bf16 the 16-bit type of exact rows; layers=A-B+C:k=CODEC:v=CODEC\n"
+             "Policies for evict=: {}\n",
+             PolicyNames());
+}
+
+int Methods(const MethodsOptions& options) {
+  for (const CodecRecord* codec : Codecs()) {
+    if (const std::string reason = codec->refuse_head_dim(options.head_dim); !reason.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "--head-dim {}: {}", options.head_dim, reason);
+    }
+  }
+  nlohmann::json codecs = nlohmann::json::array();
+  for (const CodecRecord* codec : Codecs()) codecs.push_back(Describe(*codec, options.head_dim));
+  const nlohmann::json document = {
+      {"head_dim", options.head_dim}, {"codecs", codecs}, {"policies", nlohmann::json::array()}};
+  if (options.common.json) {
+    WriteJson(options.common, document);
+  } else {
+    PrintText(document);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddMethodsCommand(CLI::App& app, Dispatch& dispatch) {
+  auto options = std::make_shared<MethodsOptions>();
+  CLI::App* command =
+      app.add_subcommand("methods", "Presets, codecs, options, kernels and bytes of --kv");
+  command->add_option("--head-dim", options->head_dim, "for the bytes")->capture_default_str();
+  AddJsonOption(*command, options->common);
+  command->callback([options, &dispatch] { dispatch.run = [options] { return Methods(*options); }; });
+}
+
+}  // namespace kvant::cli

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// kvant run: one prompt, one answer.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "apps/kvant/commands.h"
+#include "apps/kvant/generation.h"
+#include "base/error.h"
+#include "base/system.h"
+
+namespace kvant::cli {
+namespace {
+
+struct RunOptions {
+  CommonOptions common;
+  SamplingOptions sampling;
+  std::string prompt, prompt_file, system;
+  bool has_prompt = false;
+  bool raw = false;
+  bool stats = false;
+};
+
+std::string ReadPrompt(const RunOptions& options) {
+  if (options.has_prompt) return options.prompt;
+  if (!options.prompt_file.empty()) {
+    std::ifstream file(options.prompt_file, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file && !file.eof()) {
+      Fail(ErrorCode::kNotFound, "cannot read '{}'; check the path given with -f",
+           options.prompt_file);
+    }
+    return text;
+  }
+  if (isatty(STDIN_FILENO) != 0) {
+    Fail(ErrorCode::kInvalidArgument,
+         "no prompt was given; use -p TEXT, -f FILE, or pipe the text in");
+  }
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+std::vector<TokenId> EncodePrompt(const Engine& engine, const RunOptions& options,
+                                  const std::string& prompt) {
+  if (options.raw) {
+    if (!options.system.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "--system needs the chat template; leave out --raw");
+    }
+    return EncodeRaw(engine, prompt);
+  }
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", prompt});
+  return EncodeChat(engine, messages);
+}
+
+nlohmann::json ToJson(const GenerateResult& result, const Session& session) {
+  const KvReport kv = session.kv();
+  return {{"text", ToValidUtf8(result.text)},
+          {"tokens", result.tokens},
+          {"finish", FinishReasonName(result.finish)},
+          {"prompt_tokens", result.prompt_tokens},
+          {"new_tokens", result.tokens.size()},
+          {"prefill_s", result.prefill_s},
+          {"ttft_s", result.ttft_s},
+          {"decode_s", result.decode_s},
+          {"prefill_tok_s", result.prefill_tok_s()},
+          {"decode_tok_s", result.decode_tok_s()},
+          {"kv",
+           {{"spec", kv.spec},
+            {"tokens", session.kv_len()},
+            {"payload_bytes", kv.payload_bytes},
+            {"resident_bytes", kv.resident_bytes},
+            {"peak_bytes", kv.peak_bytes},
+            {"packed_tokens", kv.packed_tokens},
+            {"exact_tokens", kv.exact_tokens},
+            {"kernel", kv.kernel},
+            {"path", kv.path}}},
+          {"process_peak_bytes", ProcessPeakBytes()}};
+}
+
+int Run(RunOptions& options) {
+  const std::string prompt = ReadPrompt(options);
+  if (prompt.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "the prompt is empty; give some text with -p, -f or a pipe");
+  }
+  options.sampling.sampler.seed = options.common.seed;
+  Sampler sampler(options.sampling.sampler);
+  Engine engine(options.common.ToEngineOptions());
+  const std::vector<TokenId> ids = EncodePrompt(engine, options, prompt);
+  Session session = engine.NewSession();
+  const bool silent = options.common.json && options.common.json_path.empty();
+  const GenerateResult result =
+      GenerateStreaming(session, ids, sampler, options.sampling, options.common, silent);
+  if (options.common.json) WriteJson(options.common, ToJson(result, session));
+  if (options.stats) {
+    fmt::print(stderr, "{}", StatsText(result, session, engine));
+  } else if (!options.common.quiet && !silent) {
+    fmt::print(stderr, "{}", CostLine(result, session));
+  }
+  if (const std::string note = FinishNote(result, engine); !note.empty()) {
+    fmt::print(stderr, "kvant: {}\n", note);
+  }
+  if (result.finish == FinishReason::kKvLimit) return 2;
+  return result.finish == FinishReason::kCancelled ? 130 : 0;
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, Dispatch& dispatch) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Answer one prompt, streaming");
+  CLI::Option* prompt = command->add_option("-p,--prompt", options->prompt, "the prompt");
+  command->add_option("-f,--file", options->prompt_file, "file with the prompt (default: stdin)")
+      ->excludes(prompt);
+  command->add_option("--system", options->system, "system message");
+  command->add_flag("--raw", options->raw, "continue the text as it stands, no chat template");
+  command->add_flag("--stats", options->stats, "say in detail what the answer cost");
+  AddSamplingOptions(*command, options->sampling);
+  AddModelOptions(*command, options->common);
+  AddJsonOption(*command, options->common);
+  command->callback([options, prompt, &dispatch] {
+    options->has_prompt = prompt->count() > 0;
+    dispatch.run = [options] { return Run(*options); };
+  });
+}
+
+}  // namespace kvant::cli
