@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reader for GGUF model files, versions 2 and 3: a memory map whose every length, count and offset is
-// checked before it is followed. It reads; it never converts weights (llm/weights does).
+// Reader for GGUF model files, versions 2 and 3: a memory map whose every length, count and offset
+// is checked before it is followed. It reads; it never converts weights (llm/weights does).
 //
 // Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Little-endian only.
-//   "GGUF" | u32 version | u64 n_tensors | u64 n_metadata | metadata... | tensor infos... | padding |
-//   tensor data (each at an offset that is a multiple of general.alignment, default 32)
+//   "GGUF" | u32 version | u64 n_tensors | u64 n_metadata | metadata... | tensor infos... |
+//   padding | tensor data (each at a multiple of general.alignment, by default 32)
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,8 @@ const WeightTypeInfo& InfoOf(WeightType type);
 struct GgufArray {
   std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string_view>> items;
 };
-/// A metadata value: bool and integers widen to int64 (uint64 above 2^63 is refused), floats to double.
+/// A metadata value: integers widen to int64 (a uint64 of 2^63 or more is refused), floats to
+/// double. Bools stay bools here, but are 0 and 1 in an array.
 using GgufValue = std::variant<bool, std::int64_t, double, std::string_view, GgufArray>;
 
 struct GgufTensor {
@@ -58,9 +59,11 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  /// Maps and checks the file. Throws Error with one sentence: kNotFound (no such file), kCorruptData
-  /// (empty, truncated, wrong magic, absurd counts, a tensor past the end, duplicate names, ...),
-  /// kUnsupported (version or weight type, named).
+  /// Maps and checks the file. Throws Error with one sentence: kNotFound (no such file),
+  /// kInvalidArgument (a folder, a pipe, not readable), kCorruptData (empty, truncated, wrong
+  /// magic, absurd counts, a tensor past the end, duplicate names, ...), kUnsupported (version,
+  /// byte order or weight type, named). The file must not be shortened while it is mapped: the
+  /// system answers a read past its new end with SIGBUS, which no check can foresee.
   static GgufFile Open(const std::string& path);
   /// The same checks on bytes that the caller keeps alive; `name` stands in messages. For fuzzing.
   static GgufFile FromBytes(std::span<const std::byte> bytes, const std::string& name);
@@ -77,7 +80,8 @@ class GgufFile {
   const GgufValue* Find(std::string_view key) const;
   /// Keys in file order.
   std::span<const std::string_view> keys() const;
-  /// Required values; throw Error(kCorruptData) that names the key when absent or of another kind.
+  /// Required values; throw Error(kCorruptData) that names the key when absent or of another kind,
+  /// and for a float that is not finite.
   std::int64_t GetInt(std::string_view key) const;
   double GetFloat(std::string_view key) const;  // accepts an integer
   std::string_view GetString(std::string_view key) const;
@@ -91,7 +95,8 @@ class GgufFile {
   /// nullptr where absent.
   const GgufTensor* FindTensor(std::string_view name) const;
   /// Tells the kernel that the pages of a tensor will not be read again, so that the map does not
-  /// count beside the repacked weights.
+  /// count beside the repacked weights. Reading them again is allowed and only costs time. Does
+  /// nothing after FromBytes.
   void DropPages(const GgufTensor& tensor) const;
 
  private:
