@@ -23,7 +23,12 @@ endif()
 add_library(kvant_options INTERFACE)
 target_compile_options(kvant_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-ffp-contract=off;-fno-math-errno>
-  $<$<AND:$<BOOL:${KVANT_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+  $<$<AND:$<BOOL:${KVANT_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>
+  # g++ 12 sees an overlapping copy in libstdc++'s own "literal" + std::string.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
+  # nvcc hands these to its host compiler; its own front end knows no -W of g++.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno>
+  $<$<AND:$<BOOL:${KVANT_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:--Werror=all-warnings;-Xcompiler=-Werror>)
 if(KVANT_SANITIZE)
   target_compile_options(kvant_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVANT_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)

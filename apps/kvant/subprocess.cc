@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "subprocess.h"
+#include "apps/kvant/subprocess.h"
 
 #include <fcntl.h>
 #include <spawn.h>
