@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/harness/engine_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "bench/harness/embedded.h"
+#include "bench/harness/process_memory.h"
+#include "kv/resolved_method.h"
+
+namespace kvant::bench {
+namespace {
+
+Method BindMethod(const std::string& spec, const ModelSummary& model) {
+  CacheGeometry geometry;
+  geometry.n_layer = model.n_layer;
+  geometry.n_kv_head = model.n_kv_head;
+  geometry.heads_per_kv = model.n_q_head / model.n_kv_head;
+  geometry.head_dim = model.head_dim;
+  return Method(ParseMethodSpec(spec), geometry);
+}
+
+GenerateResult Generate(Session& session, std::span<const TokenId> prompt, std::size_t decode_steps,
+                        GenerateOptions options) {
+  options.max_new_tokens = decode_steps + 1;
+  options.ignore_end = true;
+  Sampler greedy(SamplerOptions{});
+  GenerateResult result = session.Generate(prompt, greedy, options);
+  if (result.finish == FinishReason::kCancelled) {
+    Fail(ErrorCode::kCancelled, "the benchmark was stopped before it had a result");
+  }
+  return result;
+}
+
+PhasePeaks TakePeaks() {
+  PhasePeaks peaks;
+  for (std::size_t tag = 0; tag < kMemoryTagCount; ++tag) {
+    const MemoryTag memory_tag = static_cast<MemoryTag>(tag);
+    peaks.by_tag[std::string(MemoryTagName(memory_tag))] = MemoryCountOf(memory_tag).peak_bytes;
+  }
+  peaks.total = MemoryCountTotal().peak_bytes;
+  ResetMemoryPeaks();
+  return peaks;
+}
+
+}  // namespace
+
+std::string StorageOf(const std::string& spec, const ModelSummary& model) {
+  const Method method = BindMethod(spec, model);
+  StorageKind storage = StorageKind::kExact;
+  for (std::size_t layer = 0; layer < model.n_layer; ++layer) {
+    for (const SideMethod* side : {&method.layer(layer).key, &method.layer(layer).value}) {
+      storage = std::max(storage, side->codec->storage);  // exact < packed < simulated
+    }
+  }
+  return std::string(StorageKindName(storage));
+}
+
+std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& model,
+                                std::size_t kv_len) {
+  return BindMethod(spec, model).PackedTokens(kv_len);
+}
+
+nlohmann::json ModelToJson(const ModelSummary& model) {
+  return {{"path", model.path},
+          {"name", model.name},
+          {"architecture", model.architecture},
+          {"weight_types", model.weight_types},
+          {"file_bytes", model.file_bytes},
+          {"weight_bytes", model.weight_bytes},
+          {"n_layer", model.n_layer},
+          {"n_q_head", model.n_q_head},
+          {"n_kv_head", model.n_kv_head},
+          {"head_dim", model.head_dim},
+          {"n_embd", model.n_embd},
+          {"n_ff", model.n_ff},
+          {"n_vocab", model.n_vocab},
+          {"ctx_limit", model.ctx_limit}};
+}
+
+EngineRunner::EngineRunner(const EngineOptions& options, const std::atomic<bool>* cancel)
+    : options_(options), cancel_(cancel) {}
+
+void EngineRunner::Prepare(const Arm& arm) {
+  if (engines_.count(arm.name) != 0) return;
+  EngineOptions options = options_;
+  options.kv_spec = arm.spec;
+  auto engine = std::make_unique<Engine>(options);
+  if (text_.empty()) text_ = engine->tokenizer().Encode(EmbeddedText(), false);
+  engines_[arm.name] = std::move(engine);
+}
+
+const Engine& EngineRunner::first() const {
+  KVANT_CHECK(!engines_.empty());
+  return *engines_.begin()->second;
+}
+
+std::size_t EngineRunner::n_threads() const { return first().n_threads(); }
+
+std::size_t EngineRunner::MaxLength(std::size_t decode_steps) const {
+  const std::size_t ctx = first().ctx();
+  return ctx <= decode_steps + 1 ? 0 : std::min(ctx - decode_steps - 1, text_.size());
+}
+
+nlohmann::json EngineRunner::DescribeModel() const { return ModelToJson(first().summary()); }
+
+RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t decode_steps) {
+  KVANT_CHECK(engines_.count(arm.name) != 0 && length <= text_.size());
+  Engine& engine = *engines_[arm.name];
+  Session session = engine.NewSession();
+  GenerateOptions options;
+  options.cancel = cancel_;
+  const std::span<const TokenId> prompt(text_.data(), length);
+  GenerateResult result = Generate(session, prompt, decode_steps, options);
+  RunSample sample;
+  sample.prompt_tokens = result.prompt_tokens;
+  sample.prefill_s = result.prefill_s;
+  sample.ttft_s = result.ttft_s;
+  sample.decode_s = result.decode_s;
+  sample.step_s = std::move(result.step_s);
+  sample.tokens = std::move(result.tokens);
+  sample.kv = session.kv();
+  sample.storage = StorageOf(arm.spec, engine.summary());
+  sample.predicted_packed_tokens =
+      PredictPackedTokens(arm.spec, engine.summary(), session.kv_len());
+  return sample;
+}
+
+MemoryReport MeasureMemoryHere(const EngineOptions& options, std::size_t length,
+                               std::size_t decode_steps) {
+  RssAnonSampler sampler;
+  ResetMemoryPeaks();
+  EngineOptions sized = options;
+  sized.ctx = length + decode_steps + 1;
+  Engine engine(sized);
+  MemoryReport report;
+  report.phases["load"] = TakePeaks();
+  const std::vector<TokenId> text = engine.tokenizer().Encode(EmbeddedText(), false);
+  if (text.size() < length) {
+    Fail(ErrorCode::kInvalidArgument, "the text has {} tokens; {} were asked for", text.size(),
+         length);
+  }
+  Session session = engine.NewSession();
+  GenerateOptions generate;
+  generate.on_prefill = [&report](std::size_t done, std::size_t total) {
+    if (done == total) report.phases["prefill"] = TakePeaks();
+  };
+  Generate(session, std::span<const TokenId>(text.data(), length), decode_steps, generate);
+  report.phases["decode"] = TakePeaks();
+  report.kv = session.kv();
+  report.storage = StorageOf(options.kv_spec, engine.summary());
+  report.vm_hwm_bytes = ReadStatusBytes("VmHWM");
+  report.rss_anon_peak_bytes = std::max(sampler.peak_bytes(), ReadStatusBytes("RssAnon"));
+  return report;
+}
+
+}  // namespace kvant::bench

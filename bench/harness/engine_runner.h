@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// ArmRunner on the real engine: one Engine for each arm, a fresh Session for each run.
+//
+// The two baseline arms have engines of their own as every other arm has, so that the A/A
+// difference holds what a different place in memory does to a measurement. Weights are therefore
+// held once for each arm; peak memory is measured in processes of one arm (process_memory.h).
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/harness/arm_runner.h"
+#include "engine/engine.h"
+
+namespace kvant::bench {
+
+class EngineRunner : public ArmRunner {
+ public:
+  /// `options` of every engine but kv_spec. `cancel` stops a run with Error(kCancelled).
+  EngineRunner(const EngineOptions& options, const std::atomic<bool>* cancel);
+
+  void Prepare(const Arm& arm) override;
+  RunSample RunOnce(const Arm& arm, std::size_t length, std::size_t decode_steps) override;
+  nlohmann::json DescribeModel() const override;
+  std::size_t MaxLength(std::size_t decode_steps) const override;
+  std::size_t n_threads() const;  // of the first engine; Prepare was called
+
+ private:
+  const Engine& first() const;
+
+  EngineOptions options_;
+  const std::atomic<bool>* cancel_;
+  std::map<std::string, std::unique_ptr<Engine>> engines_;
+  std::vector<TokenId> text_;  // the benchmark text as tokens
+};
+
+/// "exact", "packed" or "simulated": the weakest claim that some layer of the method allows.
+std::string StorageOf(const std::string& spec, const ModelSummary& model);
+/// Tokens that the reading rule lets be read packed once `kv_len` are cached.
+std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& model,
+                                std::size_t kv_len);
+/// Model as JSON: name, path, types, bytes, geometry.
+nlohmann::json ModelToJson(const ModelSummary& model);
+
+}  // namespace kvant::bench
