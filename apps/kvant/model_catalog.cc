@@ -67,8 +67,8 @@ std::vector<CatalogModel> MakeCatalog() {
 }  // namespace
 
 const std::vector<CatalogModel>& ModelCatalog() {
-  static const std::vector<CatalogModel> catalog = MakeCatalog();
-  return catalog;
+  static const std::vector<CatalogModel> kCatalog = MakeCatalog();
+  return kCatalog;
 }
 
 const CatalogModel& FindCatalogModel(const std::string& name) {
