@@ -31,7 +31,7 @@ struct Contents {
 /// kCorruptData, or kUnsupported for versions, weight types and constructs kvant does not read.
 Contents Parse(std::span<const std::byte> bytes, const std::string& name);
 
-/// "Q4_K (12)" for types that GGUF knows, "type 77" for others.
+/// "Q4_K (12)" for types that GGUF knows, "number 77" for others.
 std::string WeightTypeLabel(std::uint32_t type);
 /// nullptr where the type is not readable.
 const WeightTypeInfo* FindWeightType(std::uint32_t type);

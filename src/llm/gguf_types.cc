@@ -57,7 +57,7 @@ std::string WeightTypeLabel(std::uint32_t type) {
   for (const NamedType& known : kKnownNames) {
     if (known.number == type) return fmt::format("{} ({})", known.name, type);
   }
-  return fmt::format("type {}", type);
+  return fmt::format("number {}", type);
 }
 
 std::string Quoted(std::string_view text) {
