@@ -228,8 +228,7 @@ class CheckBuilder {
                             : fmt::format("{} at {}: token {}", Name(arm), length, at));
       }
     }
-    return Check("first token that differs from the baseline", "info",
-                 fmt::format("{}", fmt::join(parts, ", ")));
+    return Check("first different token", "info", fmt::format("{}", fmt::join(parts, ", ")));
   }
 
   const BenchConfig& config_;

@@ -63,7 +63,7 @@ void AddBreakEven(const BreakEven& answer, const Measurements& measurements, jso
       break;
     case Kind::kFrom:
       fit["break_even_tokens"] = std::max(answer.tokens, 0.0);
-      if (answer.tokens > longest) note = "beyond the measured lengths";
+      if (answer.tokens > longest) note = "extrapolated";
       break;
     case Kind::kUpTo:
       fit["break_even_tokens"] = "never";

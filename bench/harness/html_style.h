@@ -40,15 +40,16 @@ h2 { font-size: 1.15rem; margin: 2rem 0 0.6rem; }
 table { border-collapse: collapse; font-size: 0.86rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 0.3rem 0.7rem 0.3rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
+table.data td, table.data th { white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
-td.num, th.num { text-align: right; white-space: nowrap; }
+td.num, th.num { text-align: right; }
 tr.fail td:first-child { color: var(--bad); font-weight: 700; }
 tr.pass td:first-child { color: var(--good); }
 tr.sum td { font-weight: 600; }
 figure { margin: 1.2rem 0; } figcaption { font-weight: 600; }
 .keys { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; font-size: 0.86rem; color: var(--soft); }
 .key { display: inline-flex; align-items: center; gap: 0.35rem; }
-svg.chart { width: 100%; height: auto; max-width: 46rem; display: block; }
+svg.chart { width: 100%; height: auto; max-width: 42rem; display: block; }
 .grid { stroke: var(--line); stroke-width: 1; } .axis { stroke: var(--soft); stroke-width: 1; }
 .tick { fill: var(--soft); font-size: 12px; } .label { fill: var(--fg); font-size: 13px; }
 .curve { fill: none; stroke: currentColor; stroke-width: 1.6; }
@@ -58,6 +59,7 @@ svg.chart { width: 100%; height: auto; max-width: 46rem; display: block; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); }
 .s3 { color: var(--s3); } .s4 { color: var(--s4); } .s5 { color: var(--s5); }
 .s6 { color: var(--s6); } .s7 { color: var(--s7); }
+td { overflow-wrap: anywhere; }
 pre { background: var(--card); padding: 0.7rem 0.9rem; overflow-x: auto; font-size: 0.86rem;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 )css";

@@ -23,13 +23,15 @@ std::vector<std::string> ArmNames(const json& result) {
   return names;
 }
 
-// One <table>; cells are escaped here. Columns of numbers are aligned by `numeric`.
+// One <table>; cells are escaped here. Columns of numbers are aligned by `numeric`. Cells wrap only
+// in a table of prose: a narrow screen scrolls the others.
 class HtmlTable {
  public:
-  HtmlTable(const std::vector<std::string>& header, std::vector<bool> numeric)
+  HtmlTable(const std::vector<std::string>& header, std::vector<bool> numeric,
+            bool is_prose = false)
       : numeric_(std::move(numeric)) {
-    html_ =
-        "<div class=\"scroll\"><table><thead><tr>" + Cells(header, "th") + "</tr></thead><tbody>\n";
+    html_ = "<div class=\"scroll\"><table" + std::string(is_prose ? "" : " class=\"data\"") +
+            "><thead><tr>" + Cells(header, "th") + "</tr></thead><tbody>\n";
   }
   void AddRow(const std::vector<std::string>& cells, const std::string& row_class = "") {
     html_ += fmt::format("<tr class=\"{}\">{}</tr>\n", row_class, Cells(cells, "td"));
@@ -90,9 +92,10 @@ std::string DecodeCharts(const json& result) {
   return RenderChart(speed) + RenderChart(step);
 }
 
-std::string MemoryChart(const json& result) {
+// One value of memory[] for each arm against length.
+std::string MemoryChart(const json& result, const char* key, const char* title) {
   Chart chart;
-  chart.title = "Peak memory of the process against context";
+  chart.title = title;
   chart.x_label = "prompt tokens";
   chart.y_label = "MB";
   chart.is_log_x = false;
@@ -101,7 +104,7 @@ std::string MemoryChart(const json& result) {
     ChartSeries series{arm, {}, false, color++};
     for (const json& row : result.at("memory")) {
       if (row.at("arm") != arm) continue;
-      const double mb = row.at("peak").get<double>() / 1e6;
+      const double mb = row.at(key).get<double>() / 1e6;
       series.points.push_back({row.at("length"), mb, mb, mb});
     }
     chart.series.push_back(series);
@@ -111,8 +114,8 @@ std::string MemoryChart(const json& result) {
 
 std::string SpeedTable(const json& result) {
   HtmlTable table({"length", "arm", "prefill tok/s", "first token ms", "decode tok/s",
-                   "step ms, 95 %", "decode against baseline", "path", "flags"},
-                  {true, false, true, true, true, true, false, false, false});
+                   "step ms, 95 %", "decode against baseline"},
+                  {true, false, true, true, true, true, false});
   for (const json& row : result.at("rows")) {
     if (row.at("phase") != "prefill") continue;
     const auto find = [&](const char* phase) {
@@ -122,13 +125,12 @@ std::string SpeedTable(const json& result) {
     const json* decode = find("decode");
     const json* step = find("step");
     std::string flags;
-    for (const json& flag : row.at("flags")) flags += flag.get<std::string>() + " ";
+    for (const json& flag : row.at("flags")) flags += "; " + flag.get<std::string>();
     table.AddRow({fmt::format("{}", row.at("length").get<std::size_t>()), row.at("arm"),
                   MedianAndRange(row), ttft == nullptr ? "-" : MedianAndRange(*ttft),
                   decode == nullptr ? "-" : MedianAndRange(*decode),
                   step == nullptr ? "-" : Number(step->at("p95")),
-                  decode == nullptr ? "no decode number" : AgainstBaseline(*decode), row.at("path"),
-                  flags});
+                  (decode == nullptr ? "no decode number" : AgainstBaseline(*decode)) + flags});
   }
   return table.ToString();
 }
@@ -184,7 +186,7 @@ std::string TagTable(const json& result) {
 }
 
 std::string CheckTable(const json& result) {
-  HtmlTable table({"verdict", "check", "what was seen"}, {false, false, false});
+  HtmlTable table({"verdict", "check", "what was seen"}, {false, false, false}, true);
   for (const json& check : result.at("checks")) {
     const std::string verdict = check.at("verdict");
     table.AddRow({verdict, check.at("name"), check.at("detail")}, verdict);
@@ -209,7 +211,7 @@ void AddLeaves(const json& value, const std::string& name, HtmlTable& table) {
 }
 
 std::string EnvironmentTable(const json& result) {
-  HtmlTable table({"what", "value"}, {false, false});
+  HtmlTable table({"what", "value"}, {false, false}, true);
   AddLeaves(result.at("model"), "model", table);
   AddLeaves(result.at("build"), "build", table);
   AddLeaves(result.at("env"), "", table);
@@ -235,7 +237,10 @@ std::string RenderHtml(const json& result) {
                       EscapeHtml(BuildLine(result)));
   body += Section("Speed", SpeedTable(result) + DecodeCharts(result));
   body += Section("Decode step = intercept + slope x context", FitTable(result));
-  body += Section("Memory", MemoryTable(result) + MemoryChart(result));
+  body += Section("Memory",
+                  MemoryTable(result) +
+                      MemoryChart(result, "peak", "Peak memory of the process against context") +
+                      MemoryChart(result, "resident", "Bytes of the KV cache against context"));
   body += Section("Checks", CheckTable(result));
   body += Section("Run it again", fmt::format("<pre>{}</pre>\n", EscapeHtml(result.at("command"))));
   if (!result.at("memory").empty()) {

@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 namespace kvant::bench {
 namespace {
 
 using nlohmann::json;
 using Align = TextTable::Align;
+
+constexpr std::size_t kDetailColumns = 68;
 
 std::string Text(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -32,24 +35,32 @@ std::string PhaseCell(const json& result, const json& row, const char* phase) {
   return found == nullptr ? "-" : MedianAndRange(*found);
 }
 
+// The length of the first arm only: rows of one length read as a group.
+std::string LengthCell(const json& row, json& last_length) {
+  if (row.at("length") == last_length) return "";
+  last_length = row.at("length");
+  return fmt::format("{}", last_length.get<std::size_t>());
+}
+
 std::string RenderSpeed(const json& result) {
   TextTable table({Align::kRight, Align::kLeft, Align::kRight, Align::kRight, Align::kRight,
                    Align::kLeft, Align::kLeft});
   table.AddRow({"length", "arm", "prefill tok/s", "first token ms", "decode tok/s",
                 "decode against baseline", ""});
   std::size_t n = 0;
+  json last_length;
   for (const json& row : result.at("rows")) {
     if (row.at("phase") != "prefill") continue;
     n = row.at("n");
+    const std::string length = LengthCell(row, last_length);
     const json* decode = FindResultRow(result, row.at("arm"), row.at("length"), "decode");
     std::string flags;
     for (const json& flag : row.at("flags")) flags += fmt::format("! {} ", flag.get<std::string>());
-    table.AddRow({fmt::format("{}", row.at("length").get<std::size_t>()), row.at("arm"),
-                  PhaseCell(result, row, "prefill"), PhaseCell(result, row, "ttft"),
-                  PhaseCell(result, row, "decode"),
+    table.AddRow({length, row.at("arm"), PhaseCell(result, row, "prefill"),
+                  PhaseCell(result, row, "ttft"), PhaseCell(result, row, "decode"),
                   decode == nullptr ? "no decode number" : AgainstBaseline(*decode), flags});
   }
-  return fmt::format("Speed: median (min - max) of {} rounds, tokens counted at the sampler\n{}", n,
+  return fmt::format("Speed: median (min-max) of {} rounds, tokens counted at the sampler\n{}", n,
                      table.ToString());
 }
 
@@ -82,11 +93,12 @@ std::string RenderMemory(const json& result) {
                    Align::kRight, Align::kLeft});
   table.AddRow({"length", "arm", "process peak", "anonymous peak", "KV payload", "KV resident",
                 "peak against baseline"});
+  json last_length;
   for (const json& row : memory) {
     const json& against = row.at("against_baseline");
-    table.AddRow({fmt::format("{}", row.at("length").get<std::size_t>()), row.at("arm"),
-                  Megabytes(row.at("peak")), Megabytes(row.at("rss_anon_peak_bytes")),
-                  Megabytes(row.at("payload")), Megabytes(row.at("resident")),
+    table.AddRow({LengthCell(row, last_length), row.at("arm"), Megabytes(row.at("peak")),
+                  Megabytes(row.at("rss_anon_peak_bytes")), Megabytes(row.at("payload")),
+                  Megabytes(row.at("resident")),
                   against.is_null() ? "baseline" : AgainstBaseline(row)});
   }
   return "Memory: MB of 1e6 bytes, one process for each arm and length\n" + table.ToString();
@@ -94,13 +106,15 @@ std::string RenderMemory(const json& result) {
 
 std::string RenderChecks(const json& result) {
   TextTable table({Align::kLeft, Align::kLeft, Align::kLeft});
-  table.AddRow({"", "check", "what was seen"});
   for (const json& check : result.at("checks")) {
     const std::string verdict = check.at("verdict");
-    table.AddRow({verdict == "fail"   ? "FAIL"
-                  : verdict == "pass" ? "ok"
-                                      : "note",
-                  check.at("name"), check.at("detail")});
+    std::string mark = verdict == "fail" ? "FAIL" : verdict == "pass" ? "ok" : "note";
+    std::string name = check.at("name");
+    for (const std::string& line : WrapText(check.at("detail"), kDetailColumns)) {
+      table.AddRow({mark, name, line});
+      mark.clear();
+      name.clear();
+    }
   }
   return "Checks\n" + table.ToString();
 }
@@ -130,18 +144,31 @@ std::string TextTable::ToString() const {
   return text;
 }
 
+std::vector<std::string> WrapText(const std::string& text, std::size_t columns) {
+  std::vector<std::string> lines = {""};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > columns) {
+      lines.emplace_back();
+    }
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
 std::string Number(double value) {
   const double magnitude = std::fabs(value);
-  if (magnitude >= 100 || magnitude == 0) return fmt::format("{:.0f}", value);
-  if (magnitude >= 10) return fmt::format("{:.1f}", value);
-  if (magnitude >= 1) return fmt::format("{:.2f}", value);
+  // The limits are where rounding would reach the next digit: 9.996 is "10.0", not "10.00".
+  if (magnitude >= 99.95 || magnitude == 0) return fmt::format("{:.0f}", value);
+  if (magnitude >= 9.995) return fmt::format("{:.1f}", value);
+  if (magnitude >= 0.9995) return fmt::format("{:.2f}", value);
   return fmt::format("{:.3g}", value);
 }
 
 std::string Megabytes(double bytes) { return fmt::format("{:.1f}", bytes / 1e6); }
 
 std::string MedianAndRange(const json& row) {
-  return fmt::format("{} ({} - {})", Number(row.at("median")), Number(row.at("min")),
+  return fmt::format("{} ({}-{})", Number(row.at("median")), Number(row.at("min")),
                      Number(row.at("max")));
 }
 

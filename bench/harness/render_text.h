@@ -27,13 +27,16 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Words of the text in lines of at most `columns`; a longer word has a line of its own.
+std::vector<std::string> WrapText(const std::string& text, std::size_t columns);
+
 // Shared with the HTML report, so that both say the same.
 
 /// "523", "98.4", "7.31": three significant digits, all digits of a whole number above 999.
 std::string Number(double value);
 /// 98362432 -> "98.4": megabytes of 1e6 bytes.
 std::string Megabytes(double bytes);
-/// "98.4 (97.1 - 99.0)".
+/// "98.4 (97.1-99.0)".
 std::string MedianAndRange(const nlohmann::json& row);
 /// "1.43x, faster", "no difference seen", "A/A +-1.2 %" for the second baseline arm.
 std::string AgainstBaseline(const nlohmann::json& row);

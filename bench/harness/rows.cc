@@ -16,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kMinMemoryNoise = 0.005;
+
 struct Phase {
   const char* name;
   const char* unit;
@@ -129,14 +131,16 @@ json CompareMemory(const BenchConfig& config, const Measurements& measurements,
   const double low = static_cast<double>(std::min(a->vm_hwm_bytes, b->vm_hwm_bytes));
   const double high = static_cast<double>(std::max(a->vm_hwm_bytes, b->vm_hwm_bytes));
   const double peak = static_cast<double>(row.report.vm_hwm_bytes);
+  // Two processes show little of the spread; below half a percent no peak is called different.
+  const double noise = std::max(high - low, kMinMemoryNoise * high);
   std::string verdict(kNoDifference);
   if (row.report.storage == "simulated") {
     verdict = "simulated storage: no saving";
   } else if (measurements.lengths.size() < 2) {
     verdict = "one length: no claim";
-  } else if (peak < low - (high - low)) {
+  } else if (peak < low - noise) {
     verdict = "smaller";
-  } else if (peak > high + (high - low)) {
+  } else if (peak > high + noise) {
     verdict = "larger";
   }
   return {{"ratio", 2 * peak / (low + high)}, {"verdict", verdict}};

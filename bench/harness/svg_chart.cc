@@ -14,9 +14,9 @@
 namespace kvant::bench {
 namespace {
 
-constexpr double kWidth = 640, kHeight = 340;
-constexpr double kLeft = 64, kRight = 24, kTop = 16, kBottom = 52;
-constexpr double kDodge = 7;  // pixels between series at the same x
+constexpr double kWidth = 480, kHeight = 300;
+constexpr double kLeft = 58, kRight = 12, kTop = 14, kBottom = 50;
+constexpr double kDodge = 6;  // pixels between series at the same x
 
 // Maps values to pixels.
 class Frame {
@@ -72,7 +72,7 @@ std::string Axes(const Chart& chart, const Frame& frame) {
   double last_x = -1e9;
   for (const double tick : frame.ticks_x()) {
     const double x = frame.X(tick);
-    if (x - last_x < 44) continue;  // labels of close lengths would run into each other
+    if (x - last_x < 36) continue;  // labels of close lengths would run into each other
     last_x = x;
     svg += fmt::format(
         "<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
