@@ -60,8 +60,8 @@ Memory: MB of 1e6 bytes, one process for each arm and length
           m               80.0            40.0         1.0          1.1  0.8 x, smaller
 
 Checks
-  ok    contention             calibration drift 0.0 %, steal 0.0 %, waiting 0.0 %, other
-                               processes 0.00 of 2 processors
+  ok    contention             calibration drift 0.0 %, steal 0.0 %, waiting 0.0 %, other processes
+                               0.00 of 2 processors
   ok    build                  commit abc
   ok    decode steps           128 steps after the first token in every run, counted at the sampler
   ok    rounds                 6 interleaved rounds in balanced order after 1 discarded
