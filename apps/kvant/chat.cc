@@ -88,6 +88,7 @@ class Chat {
 
   void Turn(const std::string& text) {
     messages_.push_back({"user", text});
+    WarnInexpressible(engine_.tokenizer(), text, options_.common.quiet);
     try {
       const std::vector<TokenId> ids = EncodeChat(engine_, messages_);
       KeepCommonPrefix(ids);

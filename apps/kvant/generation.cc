@@ -33,6 +33,15 @@ void AddSamplingOptions(CLI::App& command, SamplingOptions& options) {
       ->allow_extra_args(false);
 }
 
+void WarnInexpressible(const Tokenizer& tokenizer, std::string_view text, bool quiet) {
+  const std::size_t n = tokenizer.CountInexpressible(text);
+  if (n == 0 || quiet) return;
+  fmt::print(stderr,
+             "kvant: {} byte{} of the text {} no token in this model's vocabulary and went in as "
+             "U+FFFD\n",
+             n, n == 1 ? "" : "s", n == 1 ? "has" : "have");
+}
+
 std::vector<TokenId> EncodeChat(const Engine& engine, const std::vector<ChatMessage>& messages) {
   const ChatTemplate* chat = engine.chat_template();
   if (chat == nullptr) {

@@ -21,6 +21,9 @@ struct SamplingOptions {
 
 void AddSamplingOptions(CLI::App& command, SamplingOptions& options);
 
+/// A warning on stderr where the text has bytes that the vocabulary cannot express.
+void WarnInexpressible(const Tokenizer& tokenizer, std::string_view text, bool quiet);
+
 /// Tokens of a conversation in the model's chat template. Throws where the file has none.
 std::vector<TokenId> EncodeChat(const Engine& engine, const std::vector<ChatMessage>& messages);
 /// Tokens of plain text, with BOS where the model wants one.

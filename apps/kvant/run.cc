@@ -92,6 +92,7 @@ int Run(RunOptions& options) {
   options.sampling.sampler.seed = options.common.seed;
   Sampler sampler(options.sampling.sampler);
   Engine engine(options.common.ToEngineOptions());
+  WarnInexpressible(engine.tokenizer(), prompt, options.common.quiet);
   const std::vector<TokenId> ids = EncodePrompt(engine, options, prompt);
   Session session = engine.NewSession();
   const bool silent = options.common.json && options.common.json_path.empty();

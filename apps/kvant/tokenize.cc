@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "apps/kvant/commands.h"
+#include "apps/kvant/generation.h"
 #include "apps/kvant/options.h"
 #include "base/error.h"
 #include "llm/gguf.h"
@@ -54,6 +55,7 @@ int Tokenize(const TokenizeOptions& options) {
     }
     return 0;
   }
+  WarnInexpressible(tokenizer, input, options.common.quiet);
   const std::vector<TokenId> ids = tokenizer.Encode(input, options.special);
   if (options.common.json) {
     WriteJson(options.common, {{"ids", ids}});

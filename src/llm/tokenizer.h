@@ -3,7 +3,9 @@
 
 // Text to token ids and back, with the vocabulary of a GGUF file: byte-level BPE
 // (tokenizer.ggml.model = "gpt2") with the pre-tokenizers "smollm", "gpt2" and "llama-bpe".
-// Bytes are never lost: text that is not valid UTF-8 is taken as bytes, and Decode(Encode(x)) == x.
+// Text that is not valid UTF-8 is taken as bytes, and Decode(Encode(x)) == x for every text that the
+// vocabulary can express. Some vocabularies lack tokens for rare bytes (SmolLM2: 21 of them, mostly bytes
+// that valid UTF-8 never has); such a byte is encoded as U+FFFD and CountInexpressible tells how many.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +35,8 @@ class Tokenizer {
   /// Token ids of the text; no BOS is added. With parse_special, control tokens written out in the
   /// text ("<|im_start|>") become their ids; without, only user-defined tokens do. Thread-safe.
   std::vector<TokenId> Encode(std::string_view text, bool parse_special) const;
+  /// Bytes of the text that the vocabulary has no token for.
+  std::size_t CountInexpressible(std::string_view text) const;
   /// The bytes of the tokens, control tokens as their text. Throws kInvalidArgument for an id outside
   /// [0, size()).
   std::string Decode(std::span<const TokenId> ids) const;
