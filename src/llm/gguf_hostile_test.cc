@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -56,7 +57,7 @@ std::uint64_t ReadAll(const GgufFile& file) {
 // The error that the bytes give, or nothing when they are a valid file. Any other exception fails.
 std::optional<Error> ErrorOf(const Bytes& bytes) {
   const auto exact = std::make_unique<std::byte[]>(bytes.size());
-  std::memcpy(exact.get(), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), exact.get());
   try {
     ReadAll(GgufFile::FromBytes({exact.get(), bytes.size()}, "bad.gguf"));
   } catch (const Error& error) {

@@ -31,39 +31,40 @@ double Nibble(const std::byte* bytes, std::size_t i) {
   return i < 16 ? byte & 15u : byte >> 4;
 }
 
-void DecodeBlock(WeightType type, const std::byte* block, std::vector<double>& out) {
+// Writes block_values values.
+void DecodeBlock(WeightType type, const std::byte* block, double* out) {
   switch (type) {
     case WeightType::kF32: {
       float value;
       std::memcpy(&value, block, sizeof(value));
-      out.push_back(value);
+      out[0] = value;
       return;
     }
     case WeightType::kF16:
-      out.push_back(DecodeHalf(Word(block)));
+      out[0] = DecodeHalf(Word(block));
       return;
     case WeightType::kBF16: {
       const std::uint32_t bits = std::uint32_t{Word(block)} << 16;
       float value;
       std::memcpy(&value, &bits, sizeof(value));
-      out.push_back(value);
+      out[0] = value;
       return;
     }
     case WeightType::kQ4_0: {
       const double d = DecodeHalf(Word(block));
-      for (std::size_t i = 0; i < kBlock; ++i) out.push_back((Nibble(block + 2, i) - 8) * d);
+      for (std::size_t i = 0; i < kBlock; ++i) out[i] = (Nibble(block + 2, i) - 8) * d;
       return;
     }
     case WeightType::kQ4_1: {
       const double d = DecodeHalf(Word(block));
       const double m = DecodeHalf(Word(block + 2));
-      for (std::size_t i = 0; i < kBlock; ++i) out.push_back(Nibble(block + 4, i) * d + m);
+      for (std::size_t i = 0; i < kBlock; ++i) out[i] = Nibble(block + 4, i) * d + m;
       return;
     }
     case WeightType::kQ8_0: {
       const double d = DecodeHalf(Word(block));
       for (std::size_t i = 0; i < kBlock; ++i) {
-        out.push_back(static_cast<std::int8_t>(std::to_integer<std::uint8_t>(block[2 + i])) * d);
+        out[i] = static_cast<std::int8_t>(std::to_integer<std::uint8_t>(block[2 + i])) * d;
       }
       return;
     }
@@ -186,10 +187,11 @@ std::uint16_t EncodeHalf(double value) {
 std::vector<double> DecodeWeights(WeightType type, std::span<const std::byte> bytes) {
   const WeightTypeInfo& info = InfoOf(type);
   KVANT_CHECK(bytes.size() % info.block_bytes == 0);
-  std::vector<double> values;
-  values.reserve(bytes.size() / info.block_bytes * info.block_values);
-  for (std::size_t at = 0; at < bytes.size(); at += info.block_bytes) {
-    DecodeBlock(type, bytes.data() + at, values);
+  const std::size_t n_block = bytes.size() / info.block_bytes;
+  std::vector<double> values(n_block * info.block_values);
+  for (std::size_t block = 0; block < n_block; ++block) {
+    DecodeBlock(type, bytes.data() + block * info.block_bytes,
+                values.data() + block * info.block_values);
   }
   return values;
 }
