@@ -28,6 +28,7 @@ struct Counter {
   MemoryCount Read() const { return {current.load(), peak.load()}; }
 };
 
+AllocationHooks g_hooks;
 std::array<Counter, kMemoryTagCount> g_by_tag;
 Counter g_total;
 
@@ -37,6 +38,15 @@ constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 
 std::uint64_t RoundUp(std::uint64_t bytes, std::uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
+}
+
+// nullptr where the system refuses.
+void* SystemAllocate(std::uint64_t bytes) {
+  const std::uint64_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, alignment, bytes) != 0) return nullptr;
+  if (alignment == kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
+  return data;
 }
 
 }  // namespace
@@ -56,16 +66,17 @@ void ResetMemoryPeaks() {
   g_total.peak = g_total.current.load();
 }
 
+void SetAllocationHooks(const AllocationHooks& hooks) { g_hooks = hooks; }
+
 std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
   if (bytes == 0) return nullptr;
   const std::uint64_t rounded = RoundUp(bytes, kAlignment);
-  const std::uint64_t alignment = rounded >= kHugePageBytes ? kHugePageBytes : kAlignment;
-  void* data = nullptr;
-  if (posix_memalign(&data, alignment, rounded) != 0) {
-    Fail(ErrorCode::kResourceExhausted, "the system has no {} bytes left for {}; free memory or "
-         "choose a smaller model or context", rounded, MemoryTagName(tag));
+  void* data = g_hooks.allocate != nullptr ? g_hooks.allocate(rounded) : SystemAllocate(rounded);
+  if (data == nullptr) {
+    Fail(ErrorCode::kResourceExhausted,
+         "the system has no {} bytes left for {}; free memory or choose a smaller model or context",
+         rounded, MemoryTagName(tag));
   }
-  if (alignment == kHugePageBytes) madvise(data, rounded, MADV_HUGEPAGE);
   std::memset(data, 0, rounded);
   g_by_tag[static_cast<std::size_t>(tag)].Add(rounded);
   g_total.Add(rounded);
@@ -75,7 +86,11 @@ std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept {
   if (data == nullptr) return;
   const std::uint64_t rounded = RoundUp(bytes, kAlignment);
-  std::free(data);
+  if (g_hooks.free != nullptr) {
+    g_hooks.free(data, rounded);
+  } else {
+    std::free(data);
+  }
   g_by_tag[static_cast<std::size_t>(tag)].Subtract(rounded);
   g_total.Subtract(rounded);
 }

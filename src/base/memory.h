@@ -43,6 +43,14 @@ std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag);
 /// Frees what AllocateTagged gave; `bytes` and `tag` must be the same.
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept;
 
+/// Replaces the system's allocator below AllocateTagged, for tests that put every buffer against a guard
+/// page. Sizes are multiples of 64. Not while anything allocated here is alive; {} restores the default.
+struct AllocationHooks {
+  void* (*allocate)(std::uint64_t bytes) = nullptr;
+  void (*free)(void* data, std::uint64_t bytes) = nullptr;
+};
+void SetAllocationHooks(const AllocationHooks& hooks);
+
 /// An owned, aligned, zeroed array of T, counted under a tag. Moves, never copies.
 template <typename T>
 class Buffer {

@@ -59,7 +59,8 @@ void KvCache::Append(std::size_t layer, std::size_t n, const float* keys, const 
   if (n == 0) return;
   for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
     AppendHead(layer, kv_head, n, keys, values);
-    PackHead(layer, kv_head, method_->layer(layer).PackedBlocks(length() + n - 1));
+    // Also what only the query after this step reads packed: Commit must not need memory.
+    PackHead(layer, kv_head, method_->layer(layer).PackedBlocks(length() + n));
   }
 }
 
@@ -228,8 +229,8 @@ void KvCache::Commit(std::size_t t) {
     for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
       HeadTable& table = MutableHead(layer, kv_head);
       KVANT_CHECK(table.blocks.size() >= BlocksFor(t));
-      PackHead(layer, kv_head, n_packed);
       for (std::size_t block = n_packed; block-- > 0 && table.blocks[block].exact;) {
+        KVANT_CHECK(static_cast<bool>(table.blocks[block].packed));
         table.blocks[block].exact = BlockRef();
       }
     }

@@ -8,10 +8,10 @@
 // its exact 16-bit rows; the first `sink` tokens are always read exact. Every path obeys it (decode,
 // prefill in any chunking, verification of several tokens), so all of them read the same bytes.
 //
-// Life of a row. Append writes it exact into the open block of its head. When a query of the same step
-// may read the block packed, Append also packs it; the exact rows stay for the earlier queries of the
-// step. Commit(t) says that no query below t will come: it frees the exact rows that the rule no longer
-// lets anyone read. Attending never frees. For fp16 and bf16 the exact rows are the packed form and stay.
+// Life of a row. Append writes it exact into the open block of its head, and packs every block that a
+// query of this step or the next may read packed; the exact rows stay for the earlier queries of the step.
+// Commit(t) says that no query below t will come: it frees the exact rows that the rule no longer lets
+// anyone read, allocates nothing and cannot fail. Attending never frees. For fp16 and bf16 the exact rows are the packed form and stay.
 //
 // Bytes, three counts with three names (docs/kv-vocabulary.md):
 //   payload   what the format needs for the tokens held, state and sink rows included
@@ -61,7 +61,7 @@ class KvCache {
   /// of a value that the exact type cannot hold; kResourceExhausted at the pool's limit. After an error
   /// call Rollback.
   void Append(std::size_t layer, std::size_t n, const float* keys, const float* values);
-  /// Declares every position below t final (t >= length(), all layers appended up to t).
+  /// Declares every position below t final (t >= length(), all layers appended up to exactly t).
   void Commit(std::size_t t);
   /// Forgets what was appended after the last Commit.
   void Rollback();

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kvant/error.h"
+#include "tests/support/kv_fixture.h"
+#include "tests/support/seed.h"
+
+namespace kvant {
+namespace {
+
+using test::KvRig;
+using test::RandomSequence;
+
+const CacheGeometry kGeometry = {.n_layer = 2, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32};
+
+class CacheTest : public testing::TestWithParam<const char*> {
+ protected:
+  CacheTest()
+      : sequence_(kGeometry, 500, test::TestSeed()),
+        other_(kGeometry, 500, test::TestSeed() + 1),
+        rig_(GetParam(), kGeometry, SupportedIsas().back()) {}
+
+  // Outputs of a fresh cache over tokens [0, end): the truth that every history must reproduce.
+  std::vector<float> Fresh(const RandomSequence& sequence, std::size_t end, std::size_t from) {
+    KvCache cache = rig_.NewCache();
+    rig_.Run(cache, sequence, from, 64, true);
+    return rig_.Run(cache, sequence, end, 1, true);
+  }
+
+  RandomSequence sequence_, other_;
+  KvRig rig_;
+};
+
+TEST_P(CacheTest, ResidentBytesEqualThePredictionAtEveryLength) {
+  for (const std::size_t chunk : {std::size_t{1}, std::size_t{7}, std::size_t{100}}) {
+    KvCache cache = rig_.NewCache();
+    for (std::size_t end = chunk; end <= 500; end += chunk) {
+      rig_.Run(cache, sequence_, end, chunk);
+      const PredictedBytes predicted = rig_.method->Predict(end);
+      ASSERT_EQ(cache.resident_bytes(), predicted.resident) << "length " << end;
+      ASSERT_EQ(rig_.pool.resident_bytes(), predicted.resident) << "length " << end;
+      ASSERT_EQ(cache.payload_bytes(), predicted.payload) << "length " << end;
+      ASSERT_LE(predicted.payload, predicted.resident);
+    }
+  }
+}
+
+TEST_P(CacheTest, AForkContinuesLikeAFreshRunAndLeavesItsOriginAlone) {
+  for (const std::size_t at : {0, 1, 63, 64, 100, 128, 300}) {
+    KvCache origin = rig_.NewCache();
+    rig_.Run(origin, sequence_, at, 64, true);
+    KvCache fork = origin.Fork();
+    EXPECT_EQ(rig_.pool.resident_bytes(), rig_.method->Predict(at).resident) << "sharing is free";
+    // The fork goes another way first; then the origin must not have noticed.
+    rig_.Run(fork, other_, at + 70, 7, true);
+    EXPECT_TRUE(rig_.Run(origin, sequence_, at + 70, 1, true) == Fresh(sequence_, at + 70, at)) << at;
+  }
+}
+
+TEST_P(CacheTest, TruncateGivesWhatAFreshRunGives) {
+  for (const std::size_t end : {65, 130, 300}) {
+    for (const std::size_t to : {0, 1, 50, 64, 65, 120, 128, 129, 299}) {
+      if (to >= end) continue;
+      KvCache cache = rig_.NewCache();
+      rig_.Run(cache, sequence_, end, 64, true);
+      const std::size_t reached = cache.Truncate(to);
+      ASSERT_LE(reached, to);
+      ASSERT_EQ(cache.length(), reached);
+      EXPECT_EQ(cache.resident_bytes(), rig_.method->Predict(reached).resident) << end << " to " << to;
+      EXPECT_EQ(rig_.pool.resident_bytes(), cache.resident_bytes());
+      // Other tokens follow, so that stale rows would show.
+      KvCache fresh = rig_.NewCache();
+      rig_.Run(fresh, sequence_, reached, 64, true);
+      EXPECT_TRUE(rig_.Run(cache, other_, to + 80, 1, true) == rig_.Run(fresh, other_, to + 80, 1, true))
+          << end << " to " << to << ", reached " << reached;
+    }
+  }
+}
+
+TEST_P(CacheTest, TruncateOfExactRowsGoesExactlyThere) {
+  KvCache cache = rig_.NewCache();
+  rig_.Run(cache, sequence_, 300, 64);
+  // The open block and the window are exact, so going back a little is always exact.
+  EXPECT_EQ(cache.Truncate(299), 299u);
+  EXPECT_EQ(cache.Truncate(290), 290u);
+  if (rig_.method->layer(0).identity && rig_.method->layer(1).identity) {
+    EXPECT_EQ(cache.Truncate(17), 17u);
+  }
+}
+
+TEST_P(CacheTest, ASnapshotIsReturnedToExactly) {
+  for (const std::size_t at : {1, 64, 100, 193, 256}) {
+    KvCache cache = rig_.NewCache();
+    rig_.Run(cache, sequence_, at, 64, true);
+    cache.Snapshot();
+    cache.Snapshot();  // twice at one place is once
+    EXPECT_EQ(cache.n_snapshots(), 1u);
+    rig_.Run(cache, other_, at + 220, 33, true);
+    ASSERT_EQ(cache.Truncate(at), at);
+    EXPECT_TRUE(rig_.Run(cache, sequence_, at + 70, 1, true) == Fresh(sequence_, at + 70, at)) << at;
+  }
+}
+
+TEST_P(CacheTest, TruncateFallsBackToTheLatestSnapshotBefore) {
+  KvCache cache = rig_.NewCache();
+  rig_.Run(cache, sequence_, 70, 64, true);
+  cache.Snapshot();
+  rig_.Run(cache, sequence_, 140, 64, true);
+  cache.Snapshot();
+  rig_.Run(cache, sequence_, 450, 64, true);
+  const std::size_t reached = cache.Truncate(150);
+  EXPECT_TRUE(reached == 150 || reached == 140) << reached;
+  EXPECT_TRUE(rig_.Run(cache, sequence_, 220, 1, true) == Fresh(sequence_, 220, reached));
+}
+
+TEST_P(CacheTest, AHardLimitIsKeptAndAFailedStepChangesNothing) {
+  const std::uint64_t limit = rig_.method->Predict(200).resident + 100;
+  KvRig rig(GetParam(), kGeometry, SupportedIsas().back(), 1, limit);
+  KvCache cache = rig.NewCache();
+  std::size_t length = 0;
+  try {
+    for (; length < 500; ++length) rig.Run(cache, sequence_, length + 1, 1, true);
+    FAIL() << "500 tokens fitted into the bytes of 200";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+  }
+  cache.Rollback();
+  EXPECT_LE(rig.pool.peak_bytes(), limit);
+  EXPECT_EQ(cache.length(), length);
+  EXPECT_EQ(cache.resident_bytes(), rig.method->Predict(length).resident);
+  // Going back frees the room again.
+  cache.Truncate(0);
+  EXPECT_EQ(rig.pool.resident_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, CacheTest,
+                         testing::Values("fp16", "bf16", "k=bf16,v=bf16", "k=bf16,v=fp16,window=64",
+                                         "k=bf16,v=bf16,window=128,sink=4", "fp16,layers=1:v=bf16"));
+
+struct BadValue {
+  const char* spec;
+  float value;
+};
+
+TEST(CacheErrors, AValueThatTheTypeCannotHoldIsNamedWithLayerHeadAndToken) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const BadValue bad : {BadValue{"fp16", 70000.0f}, BadValue{"fp16", kInfinity},
+                             BadValue{"fp16", -kInfinity}, BadValue{"fp16", NAN},
+                             BadValue{"bf16", kInfinity}, BadValue{"bf16", NAN},
+                             BadValue{"bf16", 3.4e38f}}) {
+    for (const Isa isa : SupportedIsas()) {
+      KvRig rig(bad.spec, kGeometry, isa);
+      KvCache cache = rig.NewCache();
+      const RandomSequence sequence(kGeometry, 80, test::TestSeed());
+      rig.Run(cache, sequence, 10, 10);
+      const std::size_t row = kGeometry.n_kv_head * kGeometry.head_dim;
+      std::vector<float> rows(70 * row, 1.0f);
+      std::vector<float> bad_rows = rows;
+      bad_rows[61 * row + 1 * 32 + 5] = bad.value;  // token 10 + 61, KV head 1
+      try {
+        cache.Append(1, 70, rows.data(), bad_rows.data());
+        ADD_FAILURE() << bad.value << " was stored as " << bad.spec;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("value of layer 1, KV head 1, token 71"),
+                  std::string::npos)
+            << error.what();
+      }
+      cache.Rollback();
+      EXPECT_EQ(cache.resident_bytes(), rig.method->Predict(10).resident);
+    }
+  }
+}
+
+TEST(CacheErrors, Bf16HoldsWhatOverflowsHalf) {
+  KvRig rig("bf16", kGeometry, SupportedIsas().back());
+  KvCache cache = rig.NewCache();
+  const std::vector<float> rows(64, 1e30f);
+  EXPECT_NO_THROW(cache.Append(0, 1, rows.data(), rows.data()));
+}
+
+}  // namespace
+}  // namespace kvant

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/support/kv_fixture.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "kv/attention/reference.h"
+#include "kv/spec.h"
+
+namespace kvant::test {
+namespace {
+
+float ThroughType(const std::string_view type, float x) {
+  return type == "fp16" ? HalfToFloat(FloatToHalf(x)) : BFloat16ToFloat(FloatToBFloat16(x));
+}
+
+float SoftmaxScale(const CacheGeometry& geometry) {
+  return 1.0f / std::sqrt(static_cast<float>(geometry.head_dim));
+}
+
+}  // namespace
+
+RandomSequence::RandomSequence(const CacheGeometry& geometry, std::size_t n_tokens,
+                               std::uint64_t seed)
+    : geometry_(geometry), n_tokens_(n_tokens) {
+  const std::size_t kv_row = geometry.n_kv_head * geometry.head_dim;
+  const std::size_t q_row = kv_row * geometry.heads_per_kv;
+  SplitMix64 rng(seed);
+  const auto fill = [&](std::vector<float>& rows, std::size_t row, double sigma) {
+    rows.resize(geometry.n_layer * n_tokens * row);
+    for (float& x : rows) x = static_cast<float>(sigma * rng.Normal());
+  };
+  fill(keys_, kv_row, 1.0);
+  fill(values_, kv_row, 1.0);
+  fill(queries_, q_row, 1.5);  // some heads then attend sharply, some broadly
+}
+
+const float* RandomSequence::keys(std::size_t layer, std::size_t position) const {
+  return keys_.data() + (layer * n_tokens_ + position) * geometry_.n_kv_head * geometry_.head_dim;
+}
+
+const float* RandomSequence::values(std::size_t layer, std::size_t position) const {
+  return values_.data() + (layer * n_tokens_ + position) * geometry_.n_kv_head * geometry_.head_dim;
+}
+
+const float* RandomSequence::queries(std::size_t layer, std::size_t position) const {
+  return queries_.data() + (layer * n_tokens_ + position) * geometry_.n_kv_head *
+                               geometry_.heads_per_kv * geometry_.head_dim;
+}
+
+KvRig::KvRig(const std::string& spec, const CacheGeometry& geometry, Isa i, std::size_t n_threads,
+             std::uint64_t limit_bytes)
+    : isa(i),
+      method(std::make_shared<const Method>(ParseMethodSpec(spec), geometry)),
+      pool(limit_bytes),
+      threads(n_threads),
+      attention(*method, isa, n_threads) {}
+
+std::vector<float> KvRig::Run(KvCache& cache, const RandomSequence& sequence, std::size_t end,
+                              std::size_t chunk, bool exact) {
+  const CacheGeometry& g = method->geometry();
+  const std::size_t row = g.n_kv_head * g.heads_per_kv * g.head_dim;
+  std::vector<float> outputs;
+  while (cache.length() < end) {
+    const std::size_t first = cache.length();
+    const std::size_t n = std::min(chunk, end - first);
+    std::vector<float> step(n * g.n_layer * row);
+    for (std::size_t layer = 0; layer < g.n_layer; ++layer) {
+      cache.Append(layer, n, sequence.keys(layer, first), sequence.values(layer, first));
+      std::vector<float> output(n * row);
+      attention.Attend({.cache = &cache,
+                        .layer = layer,
+                        .first_position = first,
+                        .n_query = n,
+                        .query = sequence.queries(layer, first),
+                        .softmax_scale = SoftmaxScale(g),
+                        .output = output.data(),
+                        .exact = exact},
+                       threads);
+      for (std::size_t token = 0; token < n; ++token) {
+        std::copy_n(output.data() + token * row, row,
+                    step.data() + (token * g.n_layer + layer) * row);
+      }
+    }
+    cache.Commit(first + n);
+    outputs.insert(outputs.end(), step.begin(), step.end());
+  }
+  return outputs;
+}
+
+std::vector<double> ExpectedOutput(const Method& method, const RandomSequence& sequence,
+                                   std::size_t layer, std::size_t position) {
+  const CacheGeometry& g = method.geometry();
+  const LayerMethod& m = method.layer(layer);
+  std::vector<float> row(g.head_dim);
+  const auto reader = [&](Side side) {
+    return [&, side](std::size_t kv_head, std::size_t q_position, std::size_t kv_position) {
+      const float* from = (side == Side::kKey ? sequence.keys(layer, kv_position)
+                                              : sequence.values(layer, kv_position)) +
+                          kv_head * g.head_dim;
+      // The rule, written out again: packed when the whole block lies before the window.
+      const std::size_t block = kv_position / 64;
+      const bool packed = !m.identity && 64 * (block + 1) + m.window <= q_position &&
+                          kv_position >= m.sink;
+      const std::string_view exact_type = m.exact_key.codec->name;
+      const std::string_view packed_type = side == Side::kKey ? m.key.codec->name : m.value.codec->name;
+      for (std::size_t d = 0; d < g.head_dim; ++d) {
+        row[d] = ThroughType(exact_type, from[d]);
+        if (packed) row[d] = ThroughType(packed_type, row[d]);
+      }
+      return static_cast<const float*>(row.data());
+    };
+  };
+  const ReferenceShape shape = {g.n_kv_head, g.heads_per_kv, g.head_dim};
+  return ReferenceAttention(shape, position, sequence.queries(layer, position), SoftmaxScale(g),
+                            reader(Side::kKey), reader(Side::kValue));
+}
+
+double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
+  const CacheGeometry& g = sequence.geometry();
+  double max_sum = 0;
+  double max_value = 0;
+  for (std::size_t t = 0; t <= position; ++t) {
+    for (std::size_t kv_head = 0; kv_head < g.n_kv_head; ++kv_head) {
+      const float* k = sequence.keys(layer, t) + kv_head * g.head_dim;
+      const float* v = sequence.values(layer, t) + kv_head * g.head_dim;
+      for (std::size_t h = 0; h < g.heads_per_kv; ++h) {
+        const float* q =
+            sequence.queries(layer, position) + (kv_head * g.heads_per_kv + h) * g.head_dim;
+        double sum = 0;
+        for (std::size_t d = 0; d < g.head_dim; ++d) {
+          sum += std::abs(static_cast<double>(q[d]) * static_cast<double>(k[d]));
+        }
+        max_sum = std::max(max_sum, sum);
+      }
+      for (std::size_t d = 0; d < g.head_dim; ++d) {
+        max_value = std::max(max_value, std::abs(static_cast<double>(v[d])));
+      }
+    }
+  }
+  constexpr double u = 0x1p-24;
+  const double score_error = (static_cast<double>(g.head_dim) + 3) * u * max_sum *
+                             static_cast<double>(SoftmaxScale(g)) * 1.01;
+  const double weight_error = 2 * score_error + 4 * u;
+  return (2 * weight_error + (static_cast<double>(position) + 8) * u) * max_value;
+}
+
+}  // namespace kvant::test
