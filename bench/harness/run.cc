@@ -39,8 +39,9 @@ class CostModel {
         sample.prefill_s / static_cast<double>(std::max<std::size_t>(sample.prompt_tokens, 1));
     step_s_ = sample.decode_s / decode_steps_;
     Predict(n_warm_);
+    // The very first run is cold; what a longer one tells of a shorter one is nearer to its rounds.
+    for (std::size_t i = 0; i < index; ++i) round_s_[i] = std::min(round_s_[i], Prediction(i));
   }
-  void Keep(std::size_t n_lengths) { round_s_.resize(n_lengths); }
 
   Budget MakeBudget(const BenchConfig& config, double spent_s, bool has_memory) const {
     Budget budget;
@@ -59,11 +60,12 @@ class CostModel {
   double RunSeconds(std::size_t index) const { return round_s_[index] / n_arms_; }
 
  private:
+  double Prediction(std::size_t index) const {
+    return kLongerLengthFactor * n_arms_ *
+           (prefill_token_s_ * static_cast<double>(lengths_[index]) + step_s_ * decode_steps_);
+  }
   void Predict(std::size_t first) {
-    for (std::size_t i = first; i < round_s_.size(); ++i) {
-      round_s_[i] = kLongerLengthFactor * n_arms_ *
-                    (prefill_token_s_ * static_cast<double>(lengths_[i]) + step_s_ * decode_steps_);
-    }
+    for (std::size_t i = first; i < round_s_.size(); ++i) round_s_[i] = Prediction(i);
   }
 
   std::vector<std::size_t> lengths_;
@@ -153,26 +155,23 @@ class ProtocolRun {
       }
       FitRest();
     }
+    if (!result_.cut.empty()) hooks_.progress->Note(result_.cut);
   }
 
+  // Decides anew after each length's warm-up: a first, cold run predicts badly, so a longer length
+  // that it ruled out may come back as long as its turn has not passed.
   void FitRest() {
     const Plan plan = FitToBudget(costs_.MakeBudget(config_, Elapsed(), HasMemory()));
-    const std::size_t n_before = result_.lengths.size();
-    const std::size_t wanted = BalancedRounds(config_.arms.size(), config_.rounds);
-    // A length whose warm-up is done stays cut once it was cut; rounds may come back.
-    if (plan.n_lengths < n_before) {
-      result_.lengths.resize(plan.n_lengths);
-      costs_.Keep(plan.n_lengths);
-    }
+    result_.lengths.assign(config_.lengths.begin(),
+                           config_.lengths.begin() + static_cast<std::ptrdiff_t>(plan.n_lengths));
     result_.rounds = plan.rounds;
-    if (plan.rounds == wanted && result_.lengths.size() == config_.lengths.size()) {
-      result_.cut.clear();
-      return;
-    }
-    result_.cut = fmt::format("to keep the limit of {:.0f} s: {} of {} rounds, {} of {} lengths",
-                              config_.protocol.time_limit_s, plan.rounds, wanted,
-                              result_.lengths.size(), config_.lengths.size());
-    if (result_.lengths.size() < n_before) hooks_.progress->Note(result_.cut);
+    const std::size_t wanted = BalancedRounds(config_.arms.size(), config_.rounds);
+    const bool is_whole = plan.rounds == wanted && plan.n_lengths == config_.lengths.size();
+    result_.cut =
+        is_whole ? ""
+                 : fmt::format("to keep the limit of {:.0f} s: {} of {} rounds, {} of {} lengths",
+                               config_.protocol.time_limit_s, plan.rounds, wanted, plan.n_lengths,
+                               config_.lengths.size());
   }
 
   void MeasureRound(std::size_t round) {

@@ -83,6 +83,16 @@ TEST(RunProtocol, TheTimeLimitCutsRoundsThenLengthsAndSaysSo) {
   EXPECT_EQ(result["protocol"]["lengths_wanted"], json({231, 1024, 4096}));
 }
 
+TEST(RunProtocol, AColdFirstRunDoesNotCostALength) {
+  FakeBench bench;
+  bench.config.fit_to_budget = true;
+  bench.runner.factor = [](const Arm&, std::size_t call) { return call < 2 ? 10.0 : 1.0; };
+  bench.Run();
+  EXPECT_EQ(bench.measurements.lengths.size(), 3u);
+  EXPECT_EQ(bench.measurements.rounds, 4u);
+  EXPECT_EQ(bench.measurements.cut, "");
+}
+
 TEST(RunProtocol, ProgressEndsWhereItSaidItWould) {
   FakeBench bench;
   bench.Run();
