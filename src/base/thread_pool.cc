@@ -57,35 +57,51 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::RunItems(std::size_t thread) noexcept {
+void ThreadPool::RunItem(Trampoline call, void* context, std::size_t item,
+                         std::size_t thread) noexcept {
+  try {
+    call(context, item, thread);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void ThreadPool::RunItems(std::uint32_t generation, std::size_t thread) noexcept {
   for (;;) {
-    const std::size_t item = next_item_.fetch_add(1, std::memory_order_relaxed);
-    if (item >= n_items_) return;
-    try {
-      call_(context_, item, thread);
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(failure_mutex_);
-      if (!failure_) failure_ = std::current_exception();
-    }
+    std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    const auto item = static_cast<std::uint32_t>(ticket);
+    const std::uint32_t n_items = n_items_.load(std::memory_order_acquire);
+    const Trampoline call = call_.load(std::memory_order_acquire);
+    void* context = context_.load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(ticket >> 32) != generation || item >= n_items) return;
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    RunItem(call, context, item, thread);
+    if (n_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_items) n_done_.notify_one();
   }
 }
 
 void ThreadPool::Run(std::size_t n_items, Trampoline call, void* context) {
-  if (n_items == 0) return;
-  call_ = call;
-  context_ = context;
-  n_items_ = n_items;
-  next_item_.store(0, std::memory_order_relaxed);
-  if (workers_.empty() || n_items == 1) {
-    RunItems(0);
+  KVANT_CHECK(n_items < UINT32_MAX);
+  if (workers_.empty() || n_items <= 1) {
+    for (std::size_t item = 0; item < n_items; ++item) RunItem(call, context, item, 0);
   } else {
-    n_running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
+    const auto n = static_cast<std::uint32_t>(n_items);
+    const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    // First a ticket of the new job that claims nothing, then its fields, then the ticket that does.
+    ticket_.store((static_cast<std::uint64_t>(generation) << 32) | UINT32_MAX,
+                  std::memory_order_seq_cst);
+    call_.store(call, std::memory_order_release);
+    context_.store(context, std::memory_order_release);
+    n_items_.store(n, std::memory_order_release);
+    n_done_.store(0, std::memory_order_release);
+    ticket_.store(static_cast<std::uint64_t>(generation) << 32, std::memory_order_release);
+    generation_.store(generation, std::memory_order_release);
     generation_.notify_all();
-    RunItems(0);
-    for (std::uint32_t running = n_running_.load(std::memory_order_acquire); running != 0;
-         running = n_running_.load(std::memory_order_acquire)) {
-      WaitWhileEqual(n_running_, running);
+    RunItems(generation, 0);
+    for (std::uint32_t done = n_done_.load(std::memory_order_acquire); done != n;
+         done = n_done_.load(std::memory_order_acquire)) {
+      WaitWhileEqual(n_done_, done);
     }
   }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -95,10 +111,9 @@ void ThreadPool::WorkerLoop(std::size_t thread) {
   std::uint32_t seen = 0;
   for (;;) {
     WaitWhileEqual(generation_, seen);
-    ++seen;
+    seen = generation_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_acquire)) return;
-    RunItems(thread);
-    if (n_running_.fetch_sub(1, std::memory_order_acq_rel) == 1) n_running_.notify_one();
+    RunItems(seen, thread);
   }
 }
 

@@ -50,16 +50,19 @@ class ThreadPool {
 
   void Run(std::size_t n_items, Trampoline call, void* context);
   void WorkerLoop(std::size_t thread);
-  void RunItems(std::size_t thread) noexcept;
+  void RunItems(std::uint32_t generation, std::size_t thread) noexcept;
+  void RunItem(Trampoline call, void* context, std::size_t item, std::size_t thread) noexcept;
 
-  // The job, written by Run before `generation_` moves on.
-  Trampoline call_ = nullptr;
-  void* context_ = nullptr;
-  std::size_t n_items_ = 0;
-
-  alignas(64) std::atomic<std::size_t> next_item_{0};
-  alignas(64) std::atomic<std::uint32_t> generation_{0};
-  alignas(64) std::atomic<std::uint32_t> n_running_{0};
+  // A job ends when its items are done, not when every worker has woken: on a busy machine a worker may
+  // come late, and must then find nothing to take and nothing to break. So items are claimed through
+  // `ticket_`, which holds the job's number beside the next item; a claim succeeds only if the ticket has
+  // not moved since the job's fields were read, hence never with another job's fields.
+  alignas(64) std::atomic<std::uint64_t> ticket_{0};  // generation << 32 | next item
+  std::atomic<Trampoline> call_{nullptr};
+  std::atomic<void*> context_{nullptr};
+  std::atomic<std::uint32_t> n_items_{0};
+  alignas(64) std::atomic<std::uint32_t> n_done_{0};
+  alignas(64) std::atomic<std::uint32_t> generation_{0};  // what sleeping workers wait for
   std::atomic<bool> stop_{false};
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
