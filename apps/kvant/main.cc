@@ -44,6 +44,18 @@ int Parse(CLI::App& app, int argc, char** argv) {
   }
 }
 
+void RefuseUnknownCommand(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word[0] == '-') return;
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return;
+    if (command->get_group().empty()) continue;  // hidden: for the program itself
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("unknown command '{}'; there are: {}", word, names));
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("kvant: compressed KV caches on real models, measured honestly", "kvant");
   app.set_version_flag("--version", fmt::format("kvant {} ({}{})", KVANT_VERSION, KVANT_BUILD_COMMIT,
@@ -62,6 +74,7 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return kExitBadInput;
   }
+  RefuseUnknownCommand(app, argv[1]);
   if (const int status = Parse(app, argc, argv); status != 0) return status < 0 ? 0 : status;
   InstallInterruptHandler();
   return dispatch.run();
