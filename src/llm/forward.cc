@@ -139,10 +139,11 @@ void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
   const std::size_t kv_row = config.n_kv_head * config.head_dim;
 
   RmsNorm(x_.data(), w.attn_norm, normed_.data(), n);
-  const ProductTarget qkv[] = {{&w.wq, query_.data(), q_row},
-                               {&w.wk, keys_.data(), kv_row},
-                               {&w.wv, values_.data(), kv_row}};
-  matmul_.Run(qkv, {normed_.data(), config.n_embd, n}, threads_);
+  const MatrixView<const float> normed(normed_.data(), n, config.n_embd);
+  const ProductTarget qkv[] = {{&w.wq, {query_.data(), n, q_row}},
+                               {&w.wk, {keys_.data(), n, kv_row}},
+                               {&w.wv, {values_.data(), n, kv_row}}};
+  matmul_.Run(qkv, normed, threads_);
   ApplyRope(query_.data(), n, config.n_q_head);
   ApplyRope(keys_.data(), n, config.n_kv_head);
   cache.Append(layer, n, keys_.data(), values_.data());
@@ -155,21 +156,21 @@ void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
                      .output = attended_.data(),
                      .exact = exact_},
                     threads_);
-  const ProductTarget out[] = {{&w.wo, x_.data(), config.n_embd, true}};
-  matmul_.Run(out, {attended_.data(), q_row, n}, threads_);
+  const MatrixView<float> residual(x_.data(), n, config.n_embd);
+  const ProductTarget out[] = {{&w.wo, residual, true}};
+  matmul_.Run(out, {attended_.data(), n, q_row}, threads_);
 
   RmsNorm(x_.data(), w.ffn_norm, normed_.data(), n);
-  matmul_.RunGated(w.gate, w.up, {normed_.data(), config.n_embd, n}, gated_.data(), config.n_ff,
-                   threads_);
-  const ProductTarget down[] = {{&w.down, x_.data(), config.n_embd, true}};
-  matmul_.Run(down, {gated_.data(), config.n_ff, n}, threads_);
+  matmul_.RunGated(w.gate, w.up, normed, {gated_.data(), n, config.n_ff}, threads_);
+  const ProductTarget down[] = {{&w.down, residual, true}};
+  matmul_.Run(down, {gated_.data(), n, config.n_ff}, threads_);
 }
 
 void ForwardPass::Logits(std::size_t first, std::size_t n, float* logits) {
   const ModelConfig& config = model_.config;
   RmsNorm(x_.data() + first * config.n_embd, model_.output_norm, normed_.data(), n);
-  const ProductTarget head[] = {{&model_.output_head(), logits, config.n_vocab}};
-  matmul_.Run(head, {normed_.data(), config.n_embd, n}, threads_);
+  const ProductTarget head[] = {{&model_.output_head(), {logits, n, config.n_vocab}}};
+  matmul_.Run(head, {normed_.data(), n, config.n_embd}, threads_);
 }
 
 }  // namespace kvant

@@ -28,7 +28,7 @@ void StoreTile(const float* tile, std::size_t n_tokens, std::size_t first_row, s
                const ProductTarget& target) {
   for (std::size_t token = 0; token < n_tokens; ++token) {
     const float* from = tile + token * kTileColumns;
-    float* to = target.output + token * target.output_stride + first_row;
+    float* to = target.output.row(token) + first_row;
     if (target.add) {
       for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
     } else {
@@ -53,10 +53,10 @@ Matmul::Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size
 }
 
 void Matmul::RowsTimes(const WeightMatrix& weights, std::size_t pair, std::size_t n_pairs,
-                       const ProductInput& input, Worker& worker, float* tile) {
-  if (input.n_tokens == 1) {
+                       MatrixView<const float> input, Worker& worker, float* tile) {
+  if (input.n_rows == 1) {
     kernels_->mat_vec(weights.type(), weights.panel(2 * pair), weights.panel_bytes(),
-                      weights.n_cols(), input.x, tile);
+                      weights.n_cols(), input.data, tile);
     return;
   }
   const std::size_t n_panels = 2 * std::min(n_pairs, weights.n_pairs() - pair);
@@ -64,61 +64,60 @@ void Matmul::RowsTimes(const WeightMatrix& weights, std::size_t pair, std::size_
     kernels_->dequantize(weights.type(), weights.panel(2 * pair + i), weights.n_cols(),
                          worker.weights.data() + i * kPanelRows, kTileColumns);
   }
-  kernels_->gemm_tile({.a = input.x,
-                       .a_stride = input.stride,
+  kernels_->gemm_tile({.a = input.data,
+                       .a_stride = input.row_stride,
                        .b = worker.weights.data(),
                        .b_stride = kTileColumns,
                        .c = tile,
                        .c_stride = kTileColumns,
-                       .n_rows = input.n_tokens,
+                       .n_rows = input.n_rows,
                        .k = weights.n_cols(),
                        .n = n_panels * kPanelRows,
                        .c_scale = nullptr,
                        .c_scale_stride = 0});
 }
 
-void Matmul::Run(std::span<const ProductTarget> targets, const ProductInput& input,
+void Matmul::Run(std::span<const ProductTarget> targets, MatrixView<const float> input,
                  ThreadPool& threads) {
-  KVANT_CHECK(input.n_tokens <= max_tokens_);
+  KVANT_CHECK(input.n_rows <= max_tokens_);
   std::size_t n_items = 0;
-  for (const ProductTarget& target : targets) n_items += ItemsOf(*target.weights, input.n_tokens);
+  for (const ProductTarget& target : targets) n_items += ItemsOf(*target.weights, input.n_rows);
   const auto multiply = [&](std::size_t item, std::size_t thread) {
     const ProductTarget* target = targets.data();
-    while (item >= ItemsOf(*target->weights, input.n_tokens)) {
-      item -= ItemsOf(*target->weights, input.n_tokens);
+    while (item >= ItemsOf(*target->weights, input.n_rows)) {
+      item -= ItemsOf(*target->weights, input.n_rows);
       ++target;
     }
     Worker& worker = workers_[thread];
-    const std::size_t per_item = PairsPerItem(*target->weights, input.n_tokens);
+    const std::size_t per_item = PairsPerItem(*target->weights, input.n_rows);
     const std::size_t first_row = item * per_item * kPairRows;
     RowsTimes(*target->weights, item * per_item, per_item, input, worker, worker.tile.data());
     const std::size_t n_rows =
         std::min(per_item * kPairRows, target->weights->n_rows() - first_row);
-    StoreTile(worker.tile.data(), input.n_tokens, first_row, n_rows, *target);
+    StoreTile(worker.tile.data(), input.n_rows, first_row, n_rows, *target);
   };
   threads.ParallelFor(n_items, multiply);
 }
 
-void Matmul::RunGated(const WeightMatrix& gate, const WeightMatrix& up, const ProductInput& input,
-                      float* output, std::size_t output_stride, ThreadPool& threads) {
-  KVANT_CHECK(input.n_tokens <= max_tokens_ && gate.n_rows() == up.n_rows());
-  const std::size_t per_item = PairsPerItem(gate, input.n_tokens);
-  const ProductTarget target = {
-      .weights = &gate, .output = output, .output_stride = output_stride, .add = false};
+void Matmul::RunGated(const WeightMatrix& gate, const WeightMatrix& up, MatrixView<const float> input,
+                      MatrixView<float> output, ThreadPool& threads) {
+  KVANT_CHECK(input.n_rows <= max_tokens_ && gate.n_rows() == up.n_rows());
+  const std::size_t per_item = PairsPerItem(gate, input.n_rows);
+  const ProductTarget target = {.weights = &gate, .output = output, .add = false};
   const auto multiply = [&](std::size_t item, std::size_t thread) {
     Worker& worker = workers_[thread];
     RowsTimes(gate, item * per_item, per_item, input, worker, worker.tile.data());
     RowsTimes(up, item * per_item, per_item, input, worker, worker.up_tile.data());
     const std::size_t first_row = item * per_item * kPairRows;
     const std::size_t n_rows = std::min(per_item * kPairRows, gate.n_rows() - first_row);
-    for (std::size_t token = 0; token < input.n_tokens; ++token) {
+    for (std::size_t token = 0; token < input.n_rows; ++token) {
       kernels_->silu_mul(worker.tile.data() + token * kTileColumns,
                          worker.up_tile.data() + token * kTileColumns,
                          (n_rows + kPanelRows - 1) / kPanelRows * kPanelRows);
     }
-    StoreTile(worker.tile.data(), input.n_tokens, first_row, n_rows, target);
+    StoreTile(worker.tile.data(), input.n_rows, first_row, n_rows, target);
   };
-  threads.ParallelFor(ItemsOf(gate, input.n_tokens), multiply);
+  threads.ParallelFor(ItemsOf(gate, input.n_rows), multiply);
 }
 
 }  // namespace kvant

@@ -15,22 +15,15 @@
 #include "base/thread_pool.h"
 #include "llm/matmul_kernels.h"
 #include "llm/weight_matrix.h"
+#include "tensor/matrix_view.h"
 
 namespace kvant {
 
 /// One matrix of a product and where its outputs go.
 struct ProductTarget {
   const WeightMatrix* weights;  // [n_rows, n_cols]
-  float* output;                // [n_tokens, output_stride], n_rows written in each
-  std::size_t output_stride;
-  bool add = false;  // output += product (residual) instead of output = product
-};
-
-/// Activations of a product.
-struct ProductInput {
-  const float* x;  // [n_tokens, stride], n_cols read in each
-  std::size_t stride;
-  std::size_t n_tokens;
+  MatrixView<float> output;     // [n_tokens, weights->n_rows()]
+  bool add = false;             // output += product (residual) instead of output = product
 };
 
 class Matmul {
@@ -38,11 +31,12 @@ class Matmul {
   /// Scratch for up to max_tokens tokens and matrices of up to max_cols columns.
   Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size_t max_cols);
 
-  /// All targets in one parallel loop. They share the input, hence n_cols.
-  void Run(std::span<const ProductTarget> targets, const ProductInput& input, ThreadPool& threads);
+  /// All targets in one parallel loop. They share the activations [n_tokens, n_cols].
+  void Run(std::span<const ProductTarget> targets, MatrixView<const float> input,
+           ThreadPool& threads);
   /// output = silu(gate x) * (up x): SwiGLU (Shazeer 2020, arXiv 2002.05202).
-  void RunGated(const WeightMatrix& gate, const WeightMatrix& up, const ProductInput& input,
-                float* output, std::size_t output_stride, ThreadPool& threads);
+  void RunGated(const WeightMatrix& gate, const WeightMatrix& up, MatrixView<const float> input,
+                MatrixView<float> output, ThreadPool& threads);
 
  private:
   struct Worker {
@@ -50,7 +44,7 @@ class Matmul {
     Buffer<float> tile, up_tile;  // [n_tokens, 64]
   };
   void RowsTimes(const WeightMatrix& weights, std::size_t pair, std::size_t n_pairs,
-                 const ProductInput& input, Worker& worker, float* tile);
+                 MatrixView<const float> input, Worker& worker, float* tile);
 
   const MatmulKernels* kernels_;
   std::size_t max_tokens_;
