@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// kvant inspect: what a model file holds and what its cache will cost, without loading the weights.
+// kvant inspect: what a model file holds and what its cache will cost, without loading the weights; with
+// --probe also what its keys look like on a text.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "apps/kvant/options.h"
 #include "base/error.h"
 #include "base/system.h"
+#include "engine/engine.h"
 #include "kv/registry.h"
 #include "kv/resolved_method.h"
 #include "llm/gguf.h"
@@ -19,9 +21,14 @@
 namespace kvant::cli {
 namespace {
 
+// A channel this many times above the median one is worth a warning: it takes the range of a shared scale.
+constexpr float kOutlierRatio = 8.0f;
+
 struct InspectOptions {
   CommonOptions common;
+  std::string probe;
   bool has_kv = false;
+  bool has_probe = false;
   bool tensors = false;
 };
 
@@ -61,6 +68,45 @@ nlohmann::json KeyBiasJson(const GgufFile& file, const ModelConfig& config) {
     if (file.FindTensor(fmt::format("blk.{}.attn_k.bias", i)) != nullptr) layers.push_back(i);
   }
   return layers;
+}
+
+// Runs the text through the model and looks at the keys that it leaves in an exact cache.
+nlohmann::json ProbeJson(const InspectOptions& options) {
+  EngineOptions engine_options = options.common.ToEngineOptions();
+  engine_options.kv_spec = "bf16";  // holds keys that overflow half
+  Engine engine(engine_options);
+  const std::vector<TokenId> ids = engine.tokenizer().Encode(options.probe, /*parse_special=*/false);
+  Session session = engine.NewSession();
+  Sampler greedy{SamplerOptions{}};
+  session.Generate(ids, greedy, {.max_new_tokens = 0});
+  nlohmann::json layers = nlohmann::json::array();
+  for (std::size_t layer = 0; layer < engine.summary().n_layer; ++layer) {
+    const KeyChannels keys = session.InspectKeys(layer);
+    const float ratio = keys.median_channel_max > 0 ? keys.max_abs / keys.median_channel_max : 0;
+    layers.push_back({{"layer", layer},
+                      {"max_abs", keys.max_abs},
+                      {"kv_head", keys.max_kv_head},
+                      {"dim", keys.max_dim},
+                      {"median_channel_max", keys.median_channel_max},
+                      {"max_abs_mean", keys.max_abs_mean},
+                      {"ratio", ratio},
+                      {"outlier", ratio > kOutlierRatio}});
+  }
+  return {{"tokens", session.kv_len()}, {"layers", layers}};
+}
+
+void PrintProbe(const nlohmann::json& probe) {
+  fmt::print("\nKeys over {} probe tokens (largest |key| and its channel, median channel, largest |mean|)\n",
+             probe["tokens"].get<std::size_t>());
+  for (const auto& layer : probe["layers"]) {
+    fmt::print("  layer {:>3}  {:>9.2f} (head {}, dim {:>3})  {:>8.2f}  {:>8.2f}{}\n",
+               layer["layer"].get<std::size_t>(), layer["max_abs"].get<float>(),
+               layer["kv_head"].get<std::size_t>(), layer["dim"].get<std::size_t>(),
+               layer["median_channel_max"].get<float>(), layer["max_abs_mean"].get<float>(),
+               layer["outlier"].get<bool>()
+                   ? fmt::format("  OUTLIER: {:.0f} times the median", layer["ratio"].get<float>())
+                   : "");
+  }
 }
 
 nlohmann::json MethodJson(const std::string& spec, const CacheGeometry& geometry, std::size_t tokens) {
@@ -134,15 +180,17 @@ int Inspect(const InspectOptions& options) {
     nlohmann::json method = MethodJson(spec, geometry, tokens);
     if (seen.insert(method["spec"].get<std::string>()).second) methods.push_back(std::move(method));
   }
-  const nlohmann::json document = {{"path", file.path()},
-                                   {"geometry", GeometryJson(file, config)},
-                                   {"tensors", TensorsJson(file)},
-                                   {"k_bias", KeyBiasJson(file, config)},
-                                   {"methods", methods}};
+  nlohmann::json document = {{"path", file.path()},
+                             {"geometry", GeometryJson(file, config)},
+                             {"tensors", TensorsJson(file)},
+                             {"k_bias", KeyBiasJson(file, config)},
+                             {"methods", methods}};
+  if (options.has_probe) document["probe"] = ProbeJson(options);
   if (options.common.json) {
     WriteJson(options.common, document);
   } else {
     PrintText(document, options.tensors);
+    if (options.has_probe) PrintProbe(document["probe"]);
   }
   return 0;
 }
@@ -158,10 +206,13 @@ void AddInspectCommand(CLI::App& app, Dispatch& dispatch) {
   command->add_option("--ctx", options->common.ctx, "tokens to predict bytes for (0: the model's limit)")
       ->capture_default_str();
   CLI::Option* kv = command->add_option("--kv", options->common.kv, "also predict this method");
+  CLI::Option* probe = command->add_option(
+      "--probe", options->probe, "run this text and show the range of the keys of each layer");
   command->add_flag("--tensors", options->tensors, "list every tensor");
   AddJsonOption(*command, options->common);
-  command->callback([options, kv, &dispatch] {
+  command->callback([options, kv, probe, &dispatch] {
     options->has_kv = kv->count() > 0;
+    options->has_probe = probe->count() > 0;
     dispatch.run = [options] { return Inspect(*options); };
   });
 }

@@ -89,6 +89,15 @@ struct ModelSummary {
   std::size_t n_vocab = 0, ctx_limit = 0;
 };
 
+/// Range of the keys of one layer over the cached tokens. A channel is a (KV head, dimension).
+struct KeyChannels {
+  float max_abs = 0;             // of all keys
+  std::size_t max_kv_head = 0;   // where it is
+  std::size_t max_dim = 0;
+  float median_channel_max = 0;  // median over channels of their largest |key|
+  float max_abs_mean = 0;        // largest |mean| of a channel: a bias that low-bit codes must not spend bits on
+};
+
 class Session;
 
 class Engine {
@@ -135,6 +144,9 @@ class Session {
   /// callback (index into `tokens`). `chunk` tokens per forward step.
   void Evaluate(std::span<const TokenId> tokens, std::size_t chunk,
                 const std::function<void(std::size_t index, std::span<const float> logits)>& visit);
+
+  /// Statistics of the cached keys of a layer, to find outlier channels.
+  KeyChannels InspectKeys(std::size_t layer) const;
 
   std::span<const TokenId> tokens() const;  // all tokens so far, cached or about to be
   std::size_t kv_len() const;               // tokens in the cache

@@ -4,6 +4,7 @@
 // Sessions: the generate loop and its measurements.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -207,6 +208,34 @@ void Session::Evaluate(
     }
     done += n;
   }
+}
+
+KeyChannels Session::InspectKeys(std::size_t layer) const {
+  const CacheGeometry& geometry = impl_->cache.geometry();
+  KeyChannels result;
+  std::vector<float> channel_max;
+  for (std::size_t kv_head = 0; kv_head < geometry.n_kv_head; ++kv_head) {
+    const std::vector<float> rows = impl_->cache.Rows(layer, kv_head, Side::kKey);
+    for (std::size_t dim = 0; dim < geometry.head_dim; ++dim) {
+      float max = 0;
+      double sum = 0;
+      for (std::size_t i = dim; i < rows.size(); i += geometry.head_dim) {
+        max = std::max(max, std::abs(rows[i]));
+        sum += static_cast<double>(rows[i]);
+      }
+      const double mean = kv_len() > 0 ? sum / static_cast<double>(kv_len()) : 0;
+      result.max_abs_mean = std::max(result.max_abs_mean, static_cast<float>(std::abs(mean)));
+      channel_max.push_back(max);
+      if (max > result.max_abs) {
+        result.max_abs = max;
+        result.max_kv_head = kv_head;
+        result.max_dim = dim;
+      }
+    }
+  }
+  std::sort(channel_max.begin(), channel_max.end());
+  result.median_channel_max = channel_max[channel_max.size() / 2];
+  return result;
 }
 
 std::span<const TokenId> Session::tokens() const { return impl_->tokens; }

@@ -100,17 +100,19 @@ void KvCache::AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, 
   }
 }
 
-std::vector<float> KvCache::ExactRows(const LayerMethod& method, const HeadTable& table,
-                                      std::size_t block, Side side) const {
+std::vector<float> KvCache::BlockRows(const LayerMethod& method, const HeadTable& table,
+                                      std::size_t block, Side side, bool packed) const {
   const std::size_t head_dim = geometry().head_dim;
-  const SideMethod& exact = ExactSideOf(method, side);
+  const SideMethod& form = packed ? SideOf(method, side) : ExactSideOf(method, side);
+  const BlockRef& data = packed ? table.blocks[block].packed : table.blocks[block].exact;
+  const BlockGeometry& key = packed ? method.key.geometry : method.exact_key.geometry;
   std::vector<float> tile(kBlockTokens * head_dim);
-  KernelSetOf(*exact.codec, isa_)
-      .decode(side, {.config = exact.config.get(),
-                     .state = nullptr,
+  KernelSetOf(*form.codec, isa_)
+      .decode(side, {.config = form.config.get(),
+                     .state = packed ? StateOf(method, table, side) : nullptr,
                      .head_dim = head_dim,
                      .position = block * kBlockTokens,
-                     .block = SideData(table.blocks[block].exact, side, method.exact_key.geometry),
+                     .block = SideData(data, side, key),
                      .tile = tile.data()});
   if (side == Side::kValue) return tile;
   std::vector<float> rows(tile.size());  // keys decode with the token index fastest
@@ -296,6 +298,19 @@ KvCache KvCache::Fork() const {
   KvCache fork(method_, pool_, isa_);
   fork.state_ = state_;
   return fork;
+}
+
+std::vector<float> KvCache::Rows(std::size_t layer, std::size_t kv_head, Side side) const {
+  const LayerMethod& method = method_->layer(layer);
+  const HeadTable& table = head(layer, kv_head);
+  const std::size_t n_packed = method.PackedBlocks(length());
+  std::vector<float> rows;
+  for (std::size_t block = 0; block < BlocksFor(length()); ++block) {
+    const std::vector<float> part = BlockRows(method, table, block, side, block < n_packed);
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  rows.resize(length() * geometry().head_dim);
+  return rows;
 }
 
 std::uint64_t KvCache::resident_bytes() const {

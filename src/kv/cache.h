@@ -80,6 +80,10 @@ class KvCache {
     return state_.heads[layer * geometry().n_kv_head + kv_head];
   }
 
+  /// The rows of one head as a query after the last token reads them (sinks aside, which are read exact),
+  /// transforms undone: [length(), head_dim]. For inspection and tests.
+  std::vector<float> Rows(std::size_t layer, std::size_t kv_head, Side side) const;
+
   std::uint64_t payload_bytes() const { return method_->Predict(length()).payload; }
   /// Counted over the blocks that the tables of this cache name (snapshots aside).
   std::uint64_t resident_bytes() const;
@@ -104,8 +108,12 @@ class KvCache {
   void FirstPacking(std::size_t layer, const LayerMethod& method, HeadTable& table);
   void CopySinkRows(const LayerMethod& method, HeadTable& table);
   void InitState(std::size_t layer, const LayerMethod& method, HeadTable& table);
+  std::vector<float> BlockRows(const LayerMethod& method, const HeadTable& table, std::size_t block,
+                               Side side, bool packed) const;
   std::vector<float> ExactRows(const LayerMethod& method, const HeadTable& table, std::size_t block,
-                               Side side) const;
+                               Side side) const {
+    return BlockRows(method, table, block, side, false);
+  }
   bool CanReturnTo(std::size_t t) const;
 
   std::shared_ptr<const Method> method_;
