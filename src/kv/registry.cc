@@ -3,11 +3,19 @@
 
 #include "kv/registry.h"
 
-#include <array>
+#include <vector>
 
 #include "base/error.h"
 
 namespace kvant {
+namespace {
+
+std::vector<const CodecRecord*>& TestCodecs() {
+  static std::vector<const CodecRecord*> codecs;
+  return codecs;
+}
+
+}  // namespace
 
 #define KVANT_CODEC(name)           \
   namespace name {                  \
@@ -32,8 +40,13 @@ const CodecRecord* FindCodec(std::string_view name) {
   for (const CodecRecord* codec : Codecs()) {
     if (codec->name == name) return codec;
   }
+  for (const CodecRecord* codec : TestCodecs()) {
+    if (codec->name == name) return codec;
+  }
   return nullptr;
 }
+
+void AddTestCodec(const CodecRecord& codec) { TestCodecs().push_back(&codec); }
 
 const PresetInfo* FindPreset(std::string_view name) {
   for (const CodecRecord* codec : Codecs()) {

@@ -18,6 +18,9 @@ std::span<const CodecRecord* const> Codecs();
 std::span<const PolicyRecord* const> Policies();
 /// nullptr where no codec has that name.
 const CodecRecord* FindCodec(std::string_view name);
+/// Makes a codec of a test known to FindCodec (and so to the grammar and to Method). It is not listed by
+/// Codecs(). Not thread-safe; call it before any spec is parsed.
+void AddTestCodec(const CodecRecord& codec);
 /// nullptr where no preset has that name.
 const PresetInfo* FindPreset(std::string_view name);
 /// "fp16, bf16" for messages.
