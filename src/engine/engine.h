@@ -47,12 +47,12 @@ struct KvReport {
 
 struct GenerateOptions {
   std::size_t max_new_tokens = 256;
-  std::vector<std::string> stop;      // generation ends before the first occurrence of one of these
+  std::vector<std::string> stop = {}; // generation ends before the first occurrence of one of these
   bool ignore_end = false;            // go on past end-of-generation tokens (benchmarks)
   /// Called for each piece of text as it becomes final (bytes; stop strings never appear).
-  std::function<void(std::string_view piece)> on_text;
+  std::function<void(std::string_view piece)> on_text = {};
   /// Called during prefill with tokens done and to do.
-  std::function<void(std::size_t done, std::size_t total)> on_prefill;
+  std::function<void(std::size_t done, std::size_t total)> on_prefill = {};
   const std::atomic<bool>* cancel = nullptr;  // polled between steps
 };
 
