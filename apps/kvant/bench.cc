@@ -84,11 +84,12 @@ std::vector<std::size_t> ChooseLengths(const BenchOptions& options, const bench:
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   const auto end = std::upper_bound(lengths.begin(), lengths.end(), max_length);
-  if (lengths.front() == 0 || (asked && end != lengths.end()) || end == lengths.begin()) {
+  if ((asked && end != lengths.end()) || end == lengths.begin()) {
     Fail(ErrorCode::kInvalidArgument,
-         "a prompt of {} tokens was asked for; model, --ctx and text allow 1 to {} with {} decode "
+         "a prompt of {} tokens was asked for; model, --ctx and text allow {} at most beside {} "
+         "decode "
          "steps",
-         lengths.front() == 0 ? 0 : lengths.back(), max_length, protocol.decode_steps);
+         asked ? lengths.back() : lengths.front(), max_length, protocol.decode_steps);
   }
   if (end != lengths.end()) {
     progress.Note(
@@ -172,19 +173,35 @@ void WriteFile(const std::filesystem::path& path, const std::string& content) {
   }
 }
 
-// Made before the run: minutes of measuring must not end in "permission denied".
-std::filesystem::path MakeOutFolder(const BenchOptions& options) {
-  const std::filesystem::path folder = options.out.empty()
-                                           ? std::filesystem::path("bench-out") / bench::UtcStamp()
-                                           : std::filesystem::path(options.out);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error || access(folder.c_str(), W_OK) != 0) {
-    Fail(ErrorCode::kNotFound, "the folder {} cannot be written; give another with --out",
-         folder.string());
+// The folder of the result. Made before the run, since minutes of measuring must not end in
+// "permission denied"; taken away again where a run failed and left it empty.
+class OutFolder {
+ public:
+  explicit OutFolder(const BenchOptions& options)
+      : path_(options.out.empty() ? std::filesystem::path("bench-out") / bench::UtcStamp()
+                                  : std::filesystem::path(options.out)),
+        is_default_(options.out.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(path_, error);
+    if (error || access(path_.c_str(), W_OK) != 0) {
+      Fail(ErrorCode::kNotFound, "the folder {} cannot be written; give another with --out",
+           path_.string());
+    }
   }
-  return folder;
-}
+  ~OutFolder() {
+    std::error_code ignored;
+    // Only empty folders can be removed.
+    std::filesystem::remove(path_, ignored);
+    if (is_default_) std::filesystem::remove(path_.parent_path(), ignored);
+  }
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+  std::filesystem::path File(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+  bool is_default_;
+};
 
 void Show(const BenchOptions& options, const json& result) {
   if (options.common.json) WriteJson(options.common, result);
@@ -206,12 +223,16 @@ int RenderStored(const BenchOptions& options) {
     Fail(ErrorCode::kCorruptData, "{} is not a result of kvant bench: {}", options.render,
          problems.front());
   }
-  const std::filesystem::path folder = options.out.empty()
-                                           ? std::filesystem::absolute(options.render).parent_path()
-                                           : MakeOutFolder(options);
-  WriteFile(folder / "report.html", bench::RenderHtml(result));
+  std::filesystem::path report =
+      std::filesystem::path(options.render).parent_path() / "report.html";
+  std::unique_ptr<OutFolder> folder;
+  if (!options.out.empty()) {
+    folder = std::make_unique<OutFolder>(options);
+    report = folder->File("report.html");
+  }
+  WriteFile(report, bench::RenderHtml(result));
   Show(options, result);
-  fmt::print(stderr, "report: {}\n", (folder / "report.html").string());
+  fmt::print(stderr, "report: {}\n", report.string());
   return result.at("verdict").at("status") == "not a result" ? 1 : 0;
 }
 
@@ -228,7 +249,7 @@ class BenchCommand {
     config_.arms = bench::MakeArms(ChooseSpecs(options_, config_.protocol));
     config_.seed = options_.common.seed;
     const EngineOptions engine = options_.common.ToEngineOptions();
-    const std::filesystem::path folder = MakeOutFolder(options_);
+    const OutFolder folder(options_);
     MakeProgress();
     bench::EngineRunner runner(engine, &InterruptFlag());
     runner.Prepare(config_.arms[0]);
@@ -290,14 +311,14 @@ class BenchCommand {
     return bench::RunProtocol(config_, hooks);
   }
 
-  int Finish(const std::filesystem::path& folder, const json& result) {
+  int Finish(const OutFolder& folder, const json& result) {
     progress_.reset();
-    WriteFile(folder / "result.json", result.dump(1) + "\n");
-    WriteFile(folder / "report.html", bench::RenderHtml(result));
+    WriteFile(folder.File("result.json"), result.dump(1) + "\n");
+    WriteFile(folder.File("report.html"), bench::RenderHtml(result));
     Show(options_, result);
     if (!options_.common.quiet) {
-      fmt::print(stderr, "result: {}\nreport: {}\n", (folder / "result.json").string(),
-                 (folder / "report.html").string());
+      fmt::print(stderr, "result: {}\nreport: {}\n", folder.File("result.json").string(),
+                 folder.File("report.html").string());
     }
     return result.at("verdict").at("status") == "not a result" ? 1 : 0;
   }
@@ -320,11 +341,14 @@ void AddBenchCommand(CLI::App& app, Dispatch& dispatch) {
   command
       ->add_option("--lengths", options->lengths,
                    "prompt lengths in tokens, separated by commas (default: the protocol's)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
   command->add_option("--arms", options->arms,
                       "methods to compare with the baseline, separated by semicolons");
-  command->add_option("--rounds", options->rounds,
-                      "rounds after the warm-up (default: the protocol's)");
+  command
+      ->add_option("--rounds", options->rounds,
+                   "rounds after the warm-up (default: the protocol's)")
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--full", options->full, "more lengths and rounds, without a time limit");
   command->add_option("--out", options->out,
                       "folder of result.json and report.html (default: bench-out/TIME)");

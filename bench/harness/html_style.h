@@ -18,12 +18,6 @@ inline constexpr std::string_view kHtmlStyle = R"css(
   --line: #363c45; --card: #1d2127; --good: #6fd39c; --bad: #ff9a91;
   --s0: #5cb3f0; --s1: #f0a050; --s2: #3fc79a; --s3: #e295c3; --s4: #e6d04a; --s5: #9ad5f5;
   --s6: #b9c0ca; --s7: #b79af0; } }
-@media print { :root { --bg: #ffffff; --fg: #000000; --soft: #444444; --line: #bbbbbb;
-  --card: #ffffff; --good: #0a6b3d; --bad: #b3261e;
-  --s0: #0064a4; --s1: #c45100; --s2: #00795a; --s3: #a4447e; --s4: #8a6d00; --s5: #2a8fc4;
-  --s6: #444a52; --s7: #7a4ec2; }
-  figure, tr, pre { break-inside: avoid; } h2 { break-after: avoid; }
-  .scroll { overflow: visible; } table { font-size: 8pt; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--bg); color: var(--fg);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
@@ -45,7 +39,6 @@ th { color: var(--soft); font-weight: 600; }
 td.num, th.num { text-align: right; }
 tr.fail td:first-child { color: var(--bad); font-weight: 700; }
 tr.pass td:first-child { color: var(--good); }
-tr.sum td { font-weight: 600; }
 figure { margin: 1.2rem 0; } figcaption { font-weight: 600; }
 .keys { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; font-size: 0.86rem; color: var(--soft); }
 .key { display: inline-flex; align-items: center; gap: 0.35rem; }
@@ -62,6 +55,15 @@ svg.chart { width: 100%; height: auto; max-width: 42rem; display: block; }
 td { overflow-wrap: anywhere; }
 pre { background: var(--card); padding: 0.7rem 0.9rem; overflow-x: auto; font-size: 0.86rem;
   white-space: pre-wrap; overflow-wrap: anywhere; }
+@media print { :root { --bg: #ffffff; --fg: #000000; --soft: #444444; --line: #bbbbbb;
+  --card: #ffffff; --good: #0a6b3d; --bad: #b3261e;
+  --s0: #0064a4; --s1: #c45100; --s2: #00795a; --s3: #a4447e; --s4: #8a6d00; --s5: #2a8fc4;
+  --s6: #444a52; --s7: #7a4ec2; }
+  body { font-size: 10pt; } main { max-width: none; padding: 0; }
+  figure, tr, pre { break-inside: avoid; } h2 { break-after: avoid; }
+  .scroll { overflow: visible; } table { font-size: 7.5pt; }
+  table.data td, table.data th { white-space: normal; padding-right: 0.5rem; }
+  svg.chart { max-width: 11cm; } }
 )css";
 
 }  // namespace kvant::bench

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "bench/harness/html_style.h"
@@ -166,20 +167,34 @@ std::string MemoryTable(const json& result) {
   return table.ToString();
 }
 
-// Where the allocated bytes were, at the longest length of each arm.
+// Where the allocated bytes were, at the longest length of each arm. A tag's peaks need not be at
+// the same moment, so the sum at once is less than their sum.
 std::string TagTable(const json& result) {
   json longest = 0;
-  for (const json& row : result.at("memory")) longest = std::max(longest, row.at("length"));
-  HtmlTable table({"arm", "phase", "tag", "peak MB"}, {false, false, false, true});
+  std::set<std::string> tags;
+  for (const json& row : result.at("memory")) {
+    longest = std::max(longest, row.at("length"));
+    for (const json& peaks : row.at("phases")) {
+      for (const auto& [tag, bytes] : peaks.at("by_tag").items()) {
+        if (bytes != 0) tags.insert(tag);
+      }
+    }
+  }
+  std::vector<std::string> header = {"arm", "phase", "sum at once MB"};
+  for (const std::string& tag : tags) header.push_back(tag + " MB");
+  std::vector<bool> numeric(header.size(), true);
+  numeric[0] = numeric[1] = false;
+  HtmlTable table(header, numeric);
   for (const json& row : result.at("memory")) {
     if (row.at("length") != longest) continue;
     for (const char* phase : {"load", "prefill", "decode"}) {
       if (!row.at("phases").contains(phase)) continue;
       const json& peaks = row.at("phases").at(phase);
-      for (const auto& [tag, bytes] : peaks.at("by_tag").items()) {
-        if (bytes != 0) table.AddRow({row.at("arm"), phase, tag, Megabytes(bytes)});
+      std::vector<std::string> cells = {row.at("arm"), phase, Megabytes(peaks.at("total"))};
+      for (const std::string& tag : tags) {
+        cells.push_back(Megabytes(peaks.at("by_tag").value(tag, 0.0)));
       }
-      table.AddRow({row.at("arm"), phase, "sum at once", Megabytes(peaks.at("total"))}, "sum");
+      table.AddRow(cells);
     }
   }
   return table.ToString();
