@@ -21,6 +21,19 @@ using test::KvRig;
 using test::OutputTolerance;
 using test::RandomSequence;
 
+// The thread sanitizer looks at how threads share memory, which no shape changes: it gets a few.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kFewShapes = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr bool kFewShapes = true;
+#else
+constexpr bool kFewShapes = false;
+#endif
+#else
+constexpr bool kFewShapes = false;
+#endif
+
 constexpr std::size_t kLengths[] = {1, 63, 64, 65, 1000};
 
 void ExpectOutput(const Method& method, const RandomSequence& sequence, std::size_t layer,
@@ -82,17 +95,19 @@ TEST_P(AttentionTest, MatchesTheReferenceOnEveryKernelAndPath) {
 }
 
 TEST_P(AttentionTest, IsTheSameBitForBitInEveryChunkingThreadCountAndKernel) {
-  const RandomSequence sequence(Geometry(), 150, test::TestSeed());
+  const RandomSequence sequence(Geometry(), 148, test::TestSeed());
   KvRig base("fp16", Geometry(), SupportedIsas().back(), 1);
   KvCache base_cache = base.NewCache();
-  const std::vector<float> want = base.Run(base_cache, sequence, 150, 1);
+  const std::vector<float> want = base.Run(base_cache, sequence, 148, 1);
   for (const Isa isa : SupportedIsas()) {
     for (const std::size_t chunk : {std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{150}}) {
-      if (isa == Isa::kScalar && chunk == 1) continue;  // the slow corner; chunk 7 covers both paths
+      // The scalar twin is slow: one chunking that takes both paths (148 = 21 * 7 + 1) is enough.
+      if (isa == Isa::kScalar && chunk != 7) continue;
       for (const std::size_t n_threads : {std::size_t{1}, std::size_t{3}}) {
+        if (isa == Isa::kScalar && n_threads == 1) continue;
         KvRig rig("fp16", Geometry(), isa, n_threads);
         KvCache cache = rig.NewCache();
-        EXPECT_TRUE(rig.Run(cache, sequence, 150, chunk) == want)
+        EXPECT_TRUE(rig.Run(cache, sequence, 148, chunk) == want)
             << IsaName(isa) << ", chunk " << chunk << ", " << n_threads << " threads";
       }
     }
@@ -101,6 +116,7 @@ TEST_P(AttentionTest, IsTheSameBitForBitInEveryChunkingThreadCountAndKernel) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
+  if (kFewShapes) return {{64, 3}, {80, 1}};
   for (const std::size_t head_dim : {64, 80, 96, 128, 256}) {
     for (const std::size_t heads : {1, 2, 3, 4, 5, 6, 7, 8, 16}) cases.push_back({head_dim, heads});
   }
