@@ -3,13 +3,15 @@
 
 #include "llm/byte_pair.h"
 
-#include <algorithm>
+#include <array>
 #include <queue>
 
 namespace kvant {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+// Up to so many bytes, looking through all pairs for the best one beats keeping a queue.
+constexpr std::size_t kShortWord = 32;
 
 // A piece of the word at hand: a token and its neighbours. A merged-away piece has token -1.
 struct Piece {
@@ -39,7 +41,33 @@ const BytePairMerger::Merge* BytePairMerger::Find(TokenId left, TokenId right) c
   return found == merges_.end() ? nullptr : &found->second;
 }
 
+void BytePairMerger::EncodeShort(std::string_view word, std::vector<TokenId>& out) const {
+  std::array<TokenId, kShortWord> tokens;
+  std::array<const Merge*, kShortWord> merges;  // [i]: of tokens i and i + 1
+  std::size_t n = word.size();
+  for (std::size_t i = 0; i < n; ++i) tokens[i] = byte_token_[static_cast<unsigned char>(word[i])];
+  for (std::size_t i = 0; i + 1 < n; ++i) merges[i] = Find(tokens[i], tokens[i + 1]);
+  for (;;) {
+    std::size_t best = kNone;
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+      if (merges[i] == nullptr) continue;
+      if (best == kNone || merges[i]->rank < merges[best]->rank) best = i;
+    }
+    if (best == kNone) break;
+    tokens[best] = merges[best]->merged;
+    for (std::size_t i = best + 1; i + 1 < n; ++i) {
+      tokens[i] = tokens[i + 1];
+      merges[i - 1] = merges[i];
+    }
+    --n;
+    if (best > 0) merges[best - 1] = Find(tokens[best - 1], tokens[best]);
+    if (best + 1 < n) merges[best] = Find(tokens[best], tokens[best + 1]);
+  }
+  out.insert(out.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
+}
+
 void BytePairMerger::Encode(std::string_view word, std::vector<TokenId>& out) const {
+  if (word.size() <= kShortWord) return EncodeShort(word, out);
   std::vector<Piece> pieces(word.size());
   for (std::size_t i = 0; i < word.size(); ++i) {
     pieces[i] = {byte_token_[static_cast<unsigned char>(word[i])], i == 0 ? kNone : i - 1,

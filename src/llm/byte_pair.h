@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) over raw bytes: the pair with the lowest rank
-// is merged first, the leftmost one where ranks tie.
+// Byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) over raw bytes: the pair with the
+// lowest rank is merged first, the leftmost one where ranks tie.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,7 @@ class BytePairMerger {
     return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) |
            static_cast<std::uint32_t>(right);
   }
+  void EncodeShort(std::string_view word, std::vector<TokenId>& out) const;
   const Merge* Find(TokenId left, TokenId right) const;
 
   std::unordered_map<std::uint64_t, Merge> merges_;

@@ -9,19 +9,31 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "llm/gguf_parse.h"
 #include "llm/utf8.h"
 
 namespace kvant {
 namespace {
 
-// The patterns that the models were trained with, as their tokenizer files state them. What is left over
-// by the last alternative of GPT-2's (a single space before a word) is a gap, hence a word of its own.
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+// White space as the models' tokenizers define it (Unicode's White_Space). PCRE2's \s is not used,
+// because it has U+180E too, which lost that property in Unicode 6.3.
+#define KVANT_SPACES \
+  R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
+// White space at the end of the text, or all but the last one before something else.
+#define KVANT_TRAILING_SPACES "[" KVANT_SPACES "]+(?![^" KVANT_SPACES "])"
+
+// The patterns that the models were trained with, as their tokenizer files state them. What is left
+// over by the last alternative of GPT-2's (a single space before a word) is a gap, hence a word of
+// its own.
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" KVANT_SPACES
+                                   R"(\p{L}\p{N}]+|)" KVANT_TRAILING_SPACES;
 constexpr std::string_view kDigit = R"(\p{N})";
 constexpr std::string_view kLlama3 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))"
-    R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+    R"( ?[^)" KVANT_SPACES R"(\p{L}\p{N}]+[\r\n]*|[)" KVANT_SPACES
+    R"(]*[\r\n]+|)" KVANT_TRAILING_SPACES "|[" KVANT_SPACES "]+";
+#undef KVANT_TRAILING_SPACES
+#undef KVANT_SPACES
 
 struct Definition {
   std::string_view name;
@@ -31,9 +43,11 @@ struct Definition {
 
 const std::vector<Definition>& Definitions() {
   static const std::vector<Definition> definitions = {
-      {"smollm", {kDigit, kGpt2}}, {"gpt2", {kGpt2}},
-      {"gpt-2", {kGpt2}},          {"llama-bpe", {kLlama3}, true},
-      {"llama3", {kLlama3}, true}, {"llama-v3", {kLlama3}, true},
+      {"smollm", {kDigit, kGpt2}},  {"starcoder", {kDigit, kGpt2}},
+      {"refact", {kDigit, kGpt2}},  {"gpt2", {kGpt2}},
+      {"gpt-2", {kGpt2}},           {"llama-bpe", {kLlama3}, true},
+      {"llama3", {kLlama3}, true},  {"llama-v3", {kLlama3}, true},
+      {"falcon3", {kLlama3}, true},
   };
   return definitions;
 }
@@ -141,8 +155,8 @@ PreTokenizer PreTokenizer::FromName(std::string_view name) {
     impl->whole_words_first = definition.whole_words_first;
     return PreTokenizer(std::move(impl));
   }
-  Fail(ErrorCode::kUnsupported, "pre-tokenizer '{}' (tokenizer.ggml.pre) is not known; known are: {}",
-       name, names);
+  Fail(ErrorCode::kUnsupported, "pre-tokenizer {} (tokenizer.ggml.pre) is not known; known are: {}",
+       gguf::Quoted(name), names);
 }
 
 bool PreTokenizer::whole_words_first() const { return impl_->whole_words_first; }

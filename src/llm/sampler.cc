@@ -11,6 +11,11 @@
 namespace kvant {
 namespace {
 
+// Candidates that top-p sorts at first; most choices need no more.
+constexpr std::size_t kFirstPrefix = 64;
+// Up to so many, a heap of the best while passing over the rest beats partitioning.
+constexpr std::size_t kHeapPrefix = 256;
+
 void CheckRange(bool allowed, std::string_view option, double value, std::string_view range) {
   if (!allowed) {
     Fail(ErrorCode::kInvalidArgument, "{} is {}; allowed: {}", option, value, range);
@@ -57,56 +62,102 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(option
 TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history) {
   std::span<const float> used = logits;
   if (options_.repeat_penalty != 1.0f) {
-    scaled_.assign(logits.begin(), logits.end());
+    penalized_.assign(logits.begin(), logits.end());
     const std::size_t n = std::min(options_.repeat_last_n, history.size());
-    Penalize(scaled_, history.last(n), options_.repeat_penalty);
-    used = scaled_;
+    Penalize(penalized_, history.last(n), options_.repeat_penalty);
+    used = penalized_;
   }
   const TokenId best = Greedy(used);
-  if (best < 0) Fail(ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged");
-  if (options_.temperature == 0.0f) return best;
+  if (best < 0)
+    Fail(ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged");
+  // An infinite logit has all the probability.
+  if (options_.temperature == 0.0f || std::isinf(used[static_cast<std::size_t>(best)])) return best;
+  Collect(used, best);
+  KeepTopK();
+  Weigh(used[static_cast<std::size_t>(best)]);
+  KeepTopP();
+  return Draw();
+}
 
-  // Candidates by falling logit, ties by rising id: only as many as can be chosen are sorted.
-  const double max = used[static_cast<std::size_t>(best)];
+void Sampler::Collect(std::span<const float> logits, TokenId best) {
+  const double max = logits[static_cast<std::size_t>(best)];
   const double temperature = options_.temperature;
-  order_.clear();
-  // min-p keeps p >= min_p * p_best, that is logit >= max + temperature * ln(min_p).
-  const double floor =
-      options_.min_p > 0 ? max + temperature * std::log(static_cast<double>(options_.min_p)) : -INFINITY;
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i] > -INFINITY && used[i] >= floor) order_.push_back(static_cast<TokenId>(i));
+  // p >= min_p * p_best is, in logits: logit >= max + temperature * ln(min_p).
+  const double floor = options_.min_p > 0
+                           ? max + temperature * std::log(static_cast<double>(options_.min_p))
+                           : -INFINITY;
+  candidates_.clear();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] > -INFINITY && logits[i] >= floor)) continue;
+    candidates_.push_back({0, logits[i], static_cast<TokenId>(i)});
   }
-  const auto before = [&used](TokenId a, TokenId b) {
-    const float x = used[static_cast<std::size_t>(a)];
-    const float y = used[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
+}
+
+// Puts the candidates of ranks [first, last) there, in order: by falling logit, ties by rising id.
+// Those before `first` are in place.
+void Sampler::SortPrefix(std::size_t first, std::size_t last) {
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   };
-  std::size_t keep = order_.size();
-  if (options_.top_k > 0) keep = std::min(keep, options_.top_k);
-  if (options_.top_p < 1.0f || keep < order_.size()) {
-    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(keep), order_.end(),
-                      before);
-    order_.resize(keep);
+  const auto at = [this](std::size_t i) {
+    return candidates_.begin() + static_cast<std::ptrdiff_t>(i);
+  };
+  if (last - first <= kHeapPrefix) {
+    std::partial_sort(at(first), at(last), candidates_.end(), before);
+    return;
   }
-  double total = 0;
-  for (const TokenId id : order_) {
-    total += std::exp((used[static_cast<std::size_t>(id)] - max) / temperature);
+  std::nth_element(at(first), at(last - 1), candidates_.end(), before);
+  std::sort(at(first), at(last), before);
+}
+
+void Sampler::KeepTopK() {
+  if (options_.top_k == 0 || options_.top_k >= candidates_.size()) return;
+  SortPrefix(0, options_.top_k);
+  candidates_.resize(options_.top_k);
+}
+
+void Sampler::Weigh(float best_logit) {
+  const double max = best_logit;
+  const double temperature = options_.temperature;
+  for (Candidate& candidate : candidates_) {
+    candidate.weight = std::exp((candidate.logit - max) / temperature);
   }
-  if (options_.top_p < 1.0f) {
-    double sum = 0;
-    std::size_t n = 0;
-    while (n < order_.size() && sum < static_cast<double>(options_.top_p) * total) {
-      sum += std::exp((used[static_cast<std::size_t>(order_[n++])] - max) / temperature);
+}
+
+// The shortest prefix of the sorted candidates whose probabilities sum to top_p or more.
+void Sampler::KeepTopP() {
+  if (options_.top_p >= 1.0f) return;
+  const double wanted = static_cast<double>(options_.top_p) * TotalWeight();
+  double sum = 0;
+  std::size_t n = 0;
+  std::size_t sorted = 0;
+  while (n < candidates_.size() && sum < wanted) {
+    if (n == sorted) {
+      const std::size_t next = std::min(candidates_.size(), std::max(kFirstPrefix, 4 * sorted));
+      SortPrefix(sorted, next);
+      sorted = next;
     }
-    order_.resize(n);
-    total = sum;
+    sum += candidates_[n++].weight;
   }
-  double target = rng_.Uniform() * total;
-  for (const TokenId id : order_) {
-    target -= std::exp((used[static_cast<std::size_t>(id)] - max) / temperature);
-    if (target < 0) return id;
+  candidates_.resize(n);
+}
+
+double Sampler::TotalWeight() const {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  return total;
+}
+
+TokenId Sampler::Draw() {
+  double rest = rng_.Uniform() * TotalWeight();
+  TokenId chosen = -1;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.weight == 0) continue;
+    chosen = candidate.id;
+    rest -= candidate.weight;
+    if (rest < 0) break;
   }
-  return order_.back();  // rounding may leave a rest of the last bit
+  return chosen;  // the last one where rounding leaves a rest
 }
 
 }  // namespace kvant

@@ -30,15 +30,33 @@ class Sampler {
   /// Throws Error(kInvalidArgument) that names the option outside its range.
   explicit Sampler(const SamplerOptions& options);
 
-  /// The next token. `logits` [n_vocab]; `history` all tokens so far (for the penalty). Ties go to the
-  /// lowest id. Throws Error(kInternal) where no logit is finite.
+  /// The next token. `logits` [n_vocab]; `history` all tokens so far (for the penalty). Ties go to
+  /// the lowest id; logits that are no numbers are never chosen. Throws Error(kInternal) where no
+  /// logit is a number above -infinity.
+  ///
+  /// Order: penalty, temperature, min-p, top-k, top-p; each looks at what the one before it left,
+  /// and top-p counts the probabilities of that rest, scaled to sum to 1.
   TokenId Sample(std::span<const float> logits, std::span<const TokenId> history);
 
  private:
+  struct Candidate {
+    double weight;  // e^((logit - best logit) / temperature)
+    float logit;
+    TokenId id;
+  };
+
+  void Collect(std::span<const float> logits, TokenId best);
+  void KeepTopK();
+  void Weigh(float best_logit);
+  void KeepTopP();
+  void SortPrefix(std::size_t first, std::size_t last);
+  double TotalWeight() const;
+  TokenId Draw();
+
   SamplerOptions options_;
   SplitMix64 rng_;
-  std::vector<float> scaled_;
-  std::vector<TokenId> order_;
+  std::vector<float> penalized_;
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace kvant

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "llm/byte_pair.h"
 #include "llm/gguf.h"
+#include "llm/gguf_parse.h"
 #include "llm/pre_tokenizer.h"
 #include "llm/utf8.h"
 
@@ -28,11 +29,11 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // Names of control tokens that end an answer in the models that kvant knows.
 constexpr std::array<std::string_view, 9> kEndNames = {
-    "<|im_end|>", "<|eot_id|>",    "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>",
-    "<|end|>",    "<end_of_turn>", "<EOT>",      "</s>"};
+    "<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<|end|>",
+    "<end_of_turn>", "<EOT>",      "</s>"};
 
-// GPT-2's printable alphabet for bytes: visible Latin-1 characters stand for themselves, the other 68
-// bytes for the code points from 256 on, in order.
+// GPT-2's printable alphabet for bytes: visible Latin-1 characters stand for themselves, the other
+// 68 bytes for the code points from 256 on, in order.
 std::array<std::uint32_t, 256> ByteAlphabet() {
   std::array<std::uint32_t, 256> alphabet = {};
   std::uint32_t next = 256;
@@ -50,7 +51,8 @@ class AlphabetDecoder {
   AlphabetDecoder() {
     const auto alphabet = ByteAlphabet();
     byte_of_.fill(-1);
-    for (int byte = 0; byte < 256; ++byte) byte_of_[alphabet[static_cast<std::size_t>(byte)]] = byte;
+    for (int byte = 0; byte < 256; ++byte)
+      byte_of_[alphabet[static_cast<std::size_t>(byte)]] = byte;
   }
 
   std::string Bytes(std::string_view text) const {
@@ -76,8 +78,8 @@ const std::vector<T>& ArrayOf(const GgufFile& file, std::string_view key) {
   const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
   const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<T>>(&array->items);
   if (items == nullptr) {
-    Fail(ErrorCode::kCorruptData, "{}: '{}' is missing or of another kind; the vocabulary is incomplete",
-         file.path(), key);
+    Fail(ErrorCode::kCorruptData,
+         "{}: '{}' is missing or of another kind; the vocabulary is incomplete", file.path(), key);
   }
   return *items;
 }
@@ -143,8 +145,8 @@ void Tokenizer::Impl::LoadTokens(const GgufFile& file) {
     const auto id = static_cast<TokenId>(i);
     if (IsSpecialType(id)) continue;
     if (!id_of.emplace(bytes[i], id).second) {
-      Fail(ErrorCode::kCorruptData, "{}: tokens {} and {} are the same text", path,
-           id_of[bytes[i]], id);
+      Fail(ErrorCode::kCorruptData, "{}: tokens {} and {} are the same text", path, id_of[bytes[i]],
+           id);
     }
     if (bytes[i].size() == 1) merger.SetByteToken(static_cast<unsigned char>(bytes[i][0]), id);
   }
@@ -157,7 +159,8 @@ void Tokenizer::Impl::LoadMerges(const GgufFile& file) {
     // The alphabet has no space, so the first one after the first character separates.
     const std::size_t space = merges[rank].find(' ', 1);
     const auto fail = [&](std::string_view what) {
-      Fail(ErrorCode::kCorruptData, "{}: merge {} ('{}') {}", path, rank, merges[rank], what);
+      Fail(ErrorCode::kCorruptData, "{}: merge {} ({}) {}", path, rank, gguf::Quoted(merges[rank]),
+           what);
     };
     if (space == std::string_view::npos) fail("is not a pair");
     const std::string left = decoder.Bytes(merges[rank].substr(0, space));
@@ -173,7 +176,8 @@ void Tokenizer::Impl::LoadMerges(const GgufFile& file) {
   }
 }
 
-std::optional<TokenId> Tokenizer::Impl::SpecialId(const GgufFile& file, std::string_view key) const {
+std::optional<TokenId> Tokenizer::Impl::SpecialId(const GgufFile& file,
+                                                  std::string_view key) const {
   if (file.Find(key) == nullptr) return std::nullopt;
   const std::int64_t id = file.GetInt(key);
   if (id < 0 || static_cast<std::size_t>(id) >= bytes.size()) {
@@ -262,19 +266,21 @@ Tokenizer Tokenizer::FromGguf(const GgufFile& file) {
   const std::string_view model = file.GetString("tokenizer.ggml.model");
   if (model != "gpt2") {
     Fail(ErrorCode::kUnsupported,
-         "{}: tokenizer model '{}' is not supported; this version reads byte-level BPE ('gpt2')",
-         file.path(), model);
+         "{}: tokenizer model {} is not supported; this version reads byte-level BPE (\"gpt2\")",
+         file.path(), gguf::Quoted(model));
   }
   auto impl = std::make_unique<Impl>();
   impl->path = file.path();
-  impl->pre_name = file.GetStringOr("tokenizer.ggml.pre", "gpt2");
+  // There is no safe default: with the wrong patterns a model reads other tokens than it learned.
+  impl->pre_name = file.GetString("tokenizer.ggml.pre");
   impl->pre_tokenizer = PreTokenizer::FromName(impl->pre_name);
   impl->LoadTokens(file);
   impl->LoadMerges(file);
   impl->LoadSpecials(file);
   if (!impl->Expresses(kReplacement)) {
     Fail(ErrorCode::kCorruptData,
-         "{}: the vocabulary lacks single-byte tokens, even those of U+FFFD; byte-level BPE needs them",
+         "{}: the vocabulary lacks single-byte tokens, even those of U+FFFD; byte-level BPE needs "
+         "them",
          file.path());
   }
   return Tokenizer(std::move(impl));
@@ -282,7 +288,8 @@ Tokenizer Tokenizer::FromGguf(const GgufFile& file) {
 
 std::vector<TokenId> Tokenizer::Encode(std::string_view text, bool parse_special) const {
   std::vector<TokenId> ids;
-  // Words repeat: each short one is merged once. Views into `text` are keys, ranges of `ids` are values.
+  // Words repeat: each short one is merged once. Views into `text` are keys, ranges of `ids` are
+  // values.
   std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> cache;
   for (const Impl::Fragment& fragment : impl_->Partition(text, parse_special)) {
     if (fragment.special >= 0) {
@@ -313,8 +320,8 @@ std::size_t Tokenizer::CountInexpressible(std::string_view text) const {
 
 std::string_view Tokenizer::TokenBytes(TokenId id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= impl_->bytes.size()) {
-    Fail(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary; allowed are 0 to {}", id,
-         impl_->bytes.size() - 1);
+    Fail(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary; allowed are 0 to {}",
+         id, impl_->bytes.size() - 1);
   }
   return impl_->bytes[static_cast<std::size_t>(id)];
 }
