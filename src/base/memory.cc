@@ -36,6 +36,9 @@ Counter g_total;
 // would cost a page walk every 64 cache lines.
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 
+// No processor addresses more; a larger request is a size that wrapped around or came from a bad file.
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 56;
+
 std::uint64_t RoundUp(std::uint64_t bytes, std::uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
@@ -70,8 +73,11 @@ void SetAllocationHooks(const AllocationHooks& hooks) { g_hooks = hooks; }
 
 std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
   if (bytes == 0) return nullptr;
-  const std::uint64_t rounded = RoundUp(bytes, kAlignment);
-  void* data = g_hooks.allocate != nullptr ? g_hooks.allocate(rounded) : SystemAllocate(rounded);
+  const std::uint64_t rounded = bytes > kMaxBytes ? bytes : RoundUp(bytes, kAlignment);
+  void* data = nullptr;
+  if (bytes <= kMaxBytes) {
+    data = g_hooks.allocate != nullptr ? g_hooks.allocate(rounded) : SystemAllocate(rounded);
+  }
   if (data == nullptr) {
     Fail(ErrorCode::kResourceExhausted,
          "the system has no {} bytes left for {}; free memory or choose a smaller model or context",
