@@ -141,11 +141,13 @@ class Session {
   GenerateResult Generate(std::span<const TokenId> prompt, Sampler& sampler,
                           const GenerateOptions& options);
   /// Runs tokens through the model and returns the logits [n_vocab] after each one through the
-  /// callback (index into `tokens`). `chunk` tokens per forward step.
+  /// callback (index into `tokens`). `chunk` tokens per forward step. Tokens that an earlier call left to
+  /// run (tokens().size() > kv_len()) go first, without a callback.
   void Evaluate(std::span<const TokenId> tokens, std::size_t chunk,
                 const std::function<void(std::size_t index, std::span<const float> logits)>& visit);
 
-  /// Statistics of the cached keys of a layer, to find outlier channels.
+  /// Statistics of the cached keys of a layer, to find outlier channels. Throws kInvalidArgument for a
+  /// layer that the model does not have.
   KeyChannels InspectKeys(std::size_t layer) const;
 
   std::span<const TokenId> tokens() const;  // all tokens so far, cached or about to be

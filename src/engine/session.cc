@@ -43,6 +43,7 @@ struct Session::Impl {
   }
 
   void CheckFits(std::size_t n_prompt) const;
+  void RunPending();
   bool Prefill(const GenerateOptions& options);
   void Decode(Sampler& sampler, const GenerateOptions& options, GenerateResult& result);
   bool TakeToken(TokenId id, const GenerateOptions& options, StopFilter& stop,
@@ -74,6 +75,15 @@ void Session::Impl::CheckFits(std::size_t n_prompt) const {
          "the KV cache of {} tokens needs {} bytes and its limit is {}; raise --kv-limit, shorten the "
          "text or choose a smaller method",
          total, needed, limit);
+  }
+}
+
+// Runs what an earlier call left: a token sampled last, or the rest that a Truncate could not keep.
+void Session::Impl::RunPending() {
+  ForwardPass& forward = *engine->forward;
+  while (cache.length() < tokens.size()) {
+    const std::size_t n = std::min(forward.max_chunk(), tokens.size() - cache.length());
+    forward.Run(cache, std::span(tokens).subspan(cache.length(), n));
   }
 }
 
@@ -190,8 +200,8 @@ void Session::Evaluate(
     Fail(ErrorCode::kInvalidArgument, "a chunk of {} tokens was asked for; allowed are 1 to {}", chunk,
          forward.max_chunk());
   }
-  KVANT_CHECK(impl_->cache.length() == impl_->tokens.size());
   impl_->CheckFits(tokens.size());
+  impl_->RunPending();
   const std::size_t n_vocab = impl_->engine->model.config.n_vocab;
   Buffer<float> logits(std::min(kLogitRows, chunk) * n_vocab, MemoryTag::kLogits);
   for (std::size_t done = 0; done < tokens.size();) {
@@ -212,6 +222,10 @@ void Session::Evaluate(
 
 KeyChannels Session::InspectKeys(std::size_t layer) const {
   const CacheGeometry& geometry = impl_->cache.geometry();
+  if (layer >= geometry.n_layer) {
+    Fail(ErrorCode::kInvalidArgument, "layer {} was asked for; the model has layers 0 to {}", layer,
+         geometry.n_layer - 1);
+  }
   KeyChannels result;
   std::vector<float> channel_max;
   for (std::size_t kv_head = 0; kv_head < geometry.n_kv_head; ++kv_head) {

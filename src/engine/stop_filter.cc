@@ -29,11 +29,20 @@ std::size_t StopFilter::HeldBytes() const {
 std::string StopFilter::Push(std::string_view piece) {
   if (stopped_) return "";
   held_ += piece;
-  std::size_t found = std::string::npos;
-  for (const std::string& stop : stops_) found = std::min(found, held_.find(stop));
-  if (found != std::string::npos) {
+  // The one that is complete first wins, the longest where several are: then the result does not depend
+  // on how the text is cut into pieces.
+  std::size_t begin = std::string::npos, end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const std::size_t found = held_.find(stop);
+    if (found == std::string::npos) continue;
+    if (found + stop.size() < end || (found + stop.size() == end && found < begin)) {
+      begin = found;
+      end = found + stop.size();
+    }
+  }
+  if (begin != std::string::npos) {
     stopped_ = true;
-    held_.resize(found);
+    held_.resize(begin);
     return std::exchange(held_, "");
   }
   std::string ready = held_.substr(0, held_.size() - HeldBytes());

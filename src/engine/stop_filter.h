@@ -16,7 +16,7 @@ class StopFilter {
   explicit StopFilter(std::vector<std::string> stops);
 
   /// Adds a piece. Returns the text that is final: everything before a stop string, or all but a tail that
-  /// may still become one.
+  /// may still become one. Of several stop strings the one that is complete first counts.
   std::string Push(std::string_view piece);
   /// True once a stop string was found; Push then returns nothing more.
   bool stopped() const { return stopped_; }
