@@ -9,11 +9,26 @@
 namespace kvant {
 namespace {
 
-// A chat of a thousand messages takes below a million steps, and most templates copy a message a
-// few times; a hostile template is stopped after about a second.
-constexpr std::uint64_t kMaxSteps = 20'000'000;
-constexpr std::uint64_t kFreeBytes = std::uint64_t{64} << 20;
+// What a rendering may cost: a free part, which is all that a hostile template gets, and a part
+// that grows with the chat, so that long chats render. The free bytes are few because an operation
+// may hold up to about 20 bytes of work memory for each byte of text it reads (offsets of
+// characters, parts of a split).
+constexpr std::uint64_t kFreeSteps = 1'000'000;
+constexpr std::uint64_t kStepsPerMessage = 10'000;
+constexpr std::uint64_t kStepsPerInputByte = 8;
+constexpr std::uint64_t kFreeBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kBytesPerMessage = 8192;
 constexpr std::uint64_t kBytesPerInputByte = 64;
+
+jinja::Budget BudgetFor(std::span<const ChatMessage> messages) {
+  std::uint64_t input_bytes = 0;
+  for (const ChatMessage& message : messages) {
+    input_bytes += message.role.size() + message.content.size();
+  }
+  return jinja::Budget(
+      kFreeSteps + kStepsPerMessage * messages.size() + kStepsPerInputByte * input_bytes,
+      kFreeBytes + kBytesPerMessage * messages.size() + kBytesPerInputByte * input_bytes);
+}
 
 jinja::Value MessageList(std::span<const ChatMessage> messages) {
   jinja::List list;
@@ -49,12 +64,7 @@ ChatTemplate ChatTemplate::Parse(std::string_view source, std::string_view bos,
 
 std::string ChatTemplate::Render(std::span<const ChatMessage> messages,
                                  bool add_generation_prompt) const {
-  std::uint64_t input_bytes = 0;
-  for (const ChatMessage& message : messages)
-    input_bytes += message.role.size() + message.content.size();
-  jinja::Interpreter interpreter(
-      impl_->program,
-      jinja::Budget(kMaxSteps + input_bytes, kFreeBytes + kBytesPerInputByte * input_bytes));
+  jinja::Interpreter interpreter(impl_->program, BudgetFor(messages));
   interpreter.Define("messages", MessageList(messages));
   interpreter.Define("add_generation_prompt", jinja::Value::Boolean(add_generation_prompt));
   interpreter.Define("bos_token", jinja::Value::String(impl_->bos));

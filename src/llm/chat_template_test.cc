@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "llm/gguf.h"
 #include "tests/support/model_path.h"
 #include "tests/support/seed.h"
 
@@ -87,6 +88,43 @@ TEST(ChatTemplate, EqualsJinja2) {
   EXPECT_GE(n, 150);
 }
 
+// The template of SmolLM2 with its line breaks as escapes (as written in JSON) or as themselves.
+constexpr std::string_view kSmolLm2 =
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+    "Face<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\\n' }}{% endif %}";
+constexpr std::string_view kSmolLm2Hi =
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+    "Face<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+
+TEST(ChatTemplate, SmolLm2WithBothFormsOfLineBreaks) {
+  EXPECT_EQ(Render(kSmolLm2), kSmolLm2Hi);
+  std::string broken(kSmolLm2);
+  for (std::size_t at = broken.find("\\n"); at != std::string::npos; at = broken.find("\\n")) {
+    broken.replace(at, 2, "\n");
+  }
+  EXPECT_EQ(Render(broken), kSmolLm2Hi);
+  EXPECT_EQ(Render(broken, {{"system", "Be brief."}, {"user", "Hi"}}),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+            "<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, OfTheDefaultModel) {
+  const auto path = test::DefaultModelPath();
+  if (!path) GTEST_SKIP() << "the default model is not there";
+  const GgufFile file = GgufFile::Open(*path);
+  EXPECT_EQ(Render(file.GetString("tokenizer.chat_template")), kSmolLm2Hi);
+}
+
+TEST(ChatTemplate, ContentIsNeverParsed) {
+  const std::string content = "{{ 1 }}{% endfor %}{# x #}{{ raise_exception('x') }}\n";
+  EXPECT_EQ(
+      Render("{{ messages[0].content }}|{{ messages[0]['content'] ~ '' }}", {{"user", content}}),
+      content + "|" + content);
+}
+
 TEST(ChatTemplate, NamesLineAndConstruct) {
   ExpectError("a\nb\n{% include 'x' %}", ErrorCode::kUnsupported, "line 3: the tag \"include\"");
   ExpectError("a\n{{ 'x' | wordwrap }}", ErrorCode::kUnsupported,
@@ -150,6 +188,27 @@ TEST(ChatTemplate, LongMessagesAndManyMessages) {
   EXPECT_EQ(Render(source, many).size(), many.size() * 11);
 }
 
+// The bounds on work grow with the chat in every sample shape, not in the simplest alone.
+TEST(ChatTemplate, LongChatsInEveryShape) {
+  std::vector<ChatMessage> messages;
+  for (int i = 0; i < 2000; ++i) {
+    messages.push_back({"user", "Question " + std::to_string(i)});
+    messages.push_back({"assistant", "<think>so</think> Answer " + std::to_string(i)});
+  }
+  messages.push_back({"user", "the last one"});
+  int n = 0;
+  for (const json& entry : LoadCases()) {
+    const std::string name = entry["name"];
+    if (name.rfind("micro_", 0) == 0) continue;
+    SCOPED_TRACE(name);
+    const std::string text = Render(entry["source"].get<std::string>(), messages);
+    EXPECT_NE(text.find("Answer 1999"), std::string::npos);
+    EXPECT_NE(text.find("the last one"), std::string::npos);
+    ++n;
+  }
+  EXPECT_GE(n, 6);
+}
+
 std::string Repeat(std::string_view text, int n) {
   std::string repeated;
   for (int i = 0; i < n; ++i) repeated += text;
@@ -191,7 +250,10 @@ TEST(ChatTemplateHostile, WorkIsBounded) {
       "{% set r = range(5000) %}{% for i in r %}{% for j in r %}{% for k in r %}{{ i }}"
       "{% endfor %}{% endfor %}{% endfor %}",
       code, "more than");
-  ExpectError("{{ 'x' * 9999999999 }}", code, "bytes of text");
+  ExpectError("{{ 'x' * 99999999 }}", code, "bytes of text");
+  // Far less text than a machine holds, but each of these needs a multiple of it to work.
+  ExpectError("{% set s = 'x' * 60000000 %}{{ s.count('x') }}", code, "bytes of text");
+  ExpectError("{% set s = 'x' * 60000000 %}{{ s[0] }}", code, "bytes of text");
   ExpectError(
       "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}"
       "{% endfor %}",
