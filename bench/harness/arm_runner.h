@@ -36,8 +36,8 @@ struct RunSample {
   std::vector<TokenId> tokens;  // [decode_steps + 1] as sampled
   KvReport kv;                  // of the cache after the last step
   std::string storage;          // "exact", "packed" or "simulated"
-  // Tokens that the reading rule lets be read packed after the last step; more than 0 and no packed
-  // token in `kv` means that the method was not applied.
+  // Tokens that the reading rule let the last step read packed; more than 0 and no packed token in
+  // `kv` means that the method was not applied.
   std::size_t predicted_packed_tokens = 0;
 };
 

@@ -60,8 +60,8 @@ std::string StorageOf(const std::string& spec, const ModelSummary& model) {
 }
 
 std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& model,
-                                std::size_t kv_len) {
-  return BindMethod(spec, model).PackedTokens(kv_len);
+                                std::size_t position) {
+  return BindMethod(spec, model).PackedTokens(position);
 }
 
 nlohmann::json ModelToJson(const ModelSummary& model) {
@@ -124,8 +124,9 @@ RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t 
   sample.tokens = std::move(result.tokens);
   sample.kv = session.kv();
   sample.storage = StorageOf(arm.spec, engine.summary());
+  // What the last query, at the position before kv_len, was to read packed.
   sample.predicted_packed_tokens =
-      PredictPackedTokens(arm.spec, engine.summary(), session.kv_len());
+      PredictPackedTokens(arm.spec, engine.summary(), session.kv_len() - 1);
   return sample;
 }
 

@@ -41,9 +41,9 @@ class EngineRunner : public ArmRunner {
 
 /// "exact", "packed" or "simulated": the weakest claim that some layer of the method allows.
 std::string StorageOf(const std::string& spec, const ModelSummary& model);
-/// Tokens that the reading rule lets be read packed once `kv_len` are cached.
+/// Tokens that the reading rule lets a query at this position read packed.
 std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& model,
-                                std::size_t kv_len);
+                                std::size_t position);
 /// Model as JSON: name, path, types, bytes, geometry.
 nlohmann::json ModelToJson(const ModelSummary& model);
 
