@@ -26,9 +26,11 @@ std::string Exactness::ToString() const {
 }
 
 const KernelSet& KernelSetOf(const CodecRecord& codec, Isa isa) {
-  std::string names;
   for (const KernelSet& set : codec.kernels()) {
     if (set.isa == isa) return set;
+  }
+  std::string names;
+  for (const KernelSet& set : codec.kernels()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", IsaName(set.isa));
   }
   Fail(ErrorCode::kUnsupported, "codec '{}' has no kernel '{}'; it has: {}", codec.name,
