@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/statistics.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "bench/harness/environment.h"
 

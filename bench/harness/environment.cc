@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/system.h"
 #include "kvant_build_id.h"
 
 namespace kvant::bench {
@@ -117,8 +118,6 @@ std::uint64_t LastLevelCacheBytes() {
     largest = std::max(largest, cache["bytes"].get<std::uint64_t>());
   return largest;
 }
-
-std::uint64_t AvailableMemoryBytes() { return MeminfoBytes("MemAvailable"); }
 
 std::string UtcStamp() { return FormatUtc("%Y-%m-%dT%H-%M-%SZ"); }
 

@@ -33,8 +33,6 @@ nlohmann::json DescribeBuild();
 std::uint64_t LastLevelCacheBytes();
 /// "480K", "2048K", "32M" -> bytes; 0 for anything else.
 std::uint64_t ParseCacheSize(const std::string& text);
-/// MemAvailable of /proc/meminfo, bytes; 0 where the system does not tell.
-std::uint64_t AvailableMemoryBytes();
 /// UTC now: "2025-11-30T04-55-00Z", fit for a folder name.
 std::string UtcStamp();
 
