@@ -64,12 +64,12 @@ class Method {
   const MethodSpec& spec() const { return spec_; }
   const CacheGeometry& geometry() const { return geometry_; }
   const LayerMethod& layer(std::size_t layer) const { return layers_[layer]; }
-  /// The least saving kind of storage in use: exact if anything is, then simulated, then packed.
+  /// Does any layer use a codec whose bytes really are smaller (StorageKind::kPacked)?
   bool saves_memory() const;
   PredictedBytes Predict(std::size_t kv_len) const;
   /// Tokens of the first layer that a query at position t reads packed.
   std::size_t PackedTokens(std::size_t t) const;
-  /// Bits for each number of keys and of values when everything is packed, averaged over the layers.
+  /// Bytes of one token's keys or values, all layers and KV heads, when everything is packed.
   double BytesPerToken(Side side) const;
 
  private:
