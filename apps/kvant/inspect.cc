@@ -160,10 +160,7 @@ void PrintText(const nlohmann::json& document, bool tensors) {
 int Inspect(const InspectOptions& options) {
   const GgufFile file = GgufFile::Open(ResolveModelPath(options.common.model));
   const ModelConfig config = ReadModelConfig(file);
-  const CacheGeometry geometry = {.n_layer = config.n_layer,
-                                  .n_kv_head = config.n_kv_head,
-                                  .heads_per_kv = config.heads_per_kv(),
-                                  .head_dim = config.head_dim};
+  const CacheGeometry geometry = ReadCacheGeometry(file, config);
   const std::size_t tokens = options.common.ctx == 0 ? config.ctx_limit : options.common.ctx;
   if (tokens > config.ctx_limit) {
     Fail(ErrorCode::kInvalidArgument, "--ctx {} is beyond this model's {} tokens", tokens,

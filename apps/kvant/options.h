@@ -21,7 +21,7 @@ namespace kvant::cli {
 /// -m --kv --threads --kernel --ctx --seed --device --kv-limit --exact --quiet --json [FILE]
 struct CommonOptions {
   std::string model = "smollm2-135m";
-  std::string kv = "fp16";
+  std::string kv = "turboquant_rvq";
   std::string kernel = "auto";
   std::string device = "cpu";
   std::string kv_limit;  // bytes, with an optional suffix K, M, G (powers of 1024)

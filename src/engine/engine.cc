@@ -34,13 +34,20 @@ ModelSummary Summarize(const GgufFile& file, const ModelConfig& config) {
   return summary;
 }
 
-std::size_t CheckedContext(std::size_t wanted, const ModelConfig& config) {
+std::size_t CheckedContext(std::size_t wanted, const ModelConfig& config, const MethodSpec& spec) {
   if (wanted > config.ctx_limit) {
     Fail(ErrorCode::kInvalidArgument,
          "a context of {} tokens was asked for; this model was made for {}; choose --ctx {} or less",
          wanted, config.ctx_limit, config.ctx_limit);
   }
-  return wanted == 0 ? config.ctx_limit : wanted;
+  const std::size_t ctx = wanted == 0 ? config.ctx_limit : wanted;
+  if (spec.key_transform.mean == KeyMean::kRope && ctx > RopePhases::kMaxTokens) {
+    Fail(ErrorCode::kInvalidArgument,
+         "a context of {} tokens is beyond what k_mean=rope reaches ({}); choose --ctx {} or less, or another "
+         "k_mean",
+         ctx, RopePhases::kMaxTokens, RopePhases::kMaxTokens);
+  }
+  return ctx;
 }
 
 // The largest context whose KV blocks fit into `bytes`.
@@ -106,12 +113,9 @@ Engine::Engine(const EngineOptions& options) {
   }
   const GgufFile file = GgufFile::Open(options.model_path);
   const ModelConfig config = ReadModelConfig(file);
-  const CacheGeometry geometry = {.n_layer = config.n_layer,
-                                  .n_kv_head = config.n_kv_head,
-                                  .heads_per_kv = config.heads_per_kv(),
-                                  .head_dim = config.head_dim};
+  const CacheGeometry geometry = ReadCacheGeometry(file, config);
   auto method = std::make_shared<const Method>(spec, geometry);
-  const std::size_t ctx = CheckedContext(options.ctx, config);
+  const std::size_t ctx = CheckedContext(options.ctx, config, spec);
   Tokenizer tokenizer = Tokenizer::FromGguf(file);
   if (tokenizer.size() != config.n_vocab) {
     Fail(ErrorCode::kCorruptData, "{}: the tokenizer has {} tokens and the embedding {} rows",
@@ -127,6 +131,7 @@ Engine::Engine(const EngineOptions& options) {
   }
   impl_->model = Model::Load(file, impl_->threads);
   impl_->summary = Summarize(file, config);
+  impl_->summary.cache = geometry;
   impl_->summary.weight_bytes = impl_->model.weight_bytes();
   impl_->forward.emplace(impl_->model, *impl_->method, isa, impl_->threads,
                          std::min(options.prefill_chunk, ctx), options.exact);

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kv/resolved_method.h"
 #include "llm/chat_template.h"
 #include "llm/sampler.h"
 #include "llm/tokenizer.h"
@@ -24,7 +25,7 @@ namespace kvant {
 
 struct EngineOptions {
   std::string model_path;
-  std::string kv_spec = "fp16";    // the method grammar, src/kv/spec.h
+  std::string kv_spec = "turboquant_rvq";  // the method grammar, src/kv/spec.h
   std::string kernel = "auto";     // auto | scalar | avx2 | avx512; a missing one is an Error
   std::size_t n_threads = 0;       // 0: every processor this process may use
   std::size_t ctx = 0;             // tokens a session may hold; 0: the model's limit
@@ -87,6 +88,7 @@ struct ModelSummary {
   std::uint64_t file_bytes = 0, weight_bytes = 0;
   std::size_t n_layer = 0, n_q_head = 0, n_kv_head = 0, head_dim = 0, n_embd = 0, n_ff = 0;
   std::size_t n_vocab = 0, ctx_limit = 0;
+  CacheGeometry cache;  // what methods are bound to
 };
 
 /// Range of the keys of one layer over the cached tokens. A channel is a (KV head, dimension).

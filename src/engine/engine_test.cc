@@ -57,7 +57,7 @@ TEST(Engine, SaysWhatItLoaded) {
   EXPECT_EQ(engine.ctx(), 100u);
   EXPECT_EQ(engine.n_threads(), 2u);
   EXPECT_EQ(engine.kernel(), IsaName(SupportedIsas().back()));
-  EXPECT_EQ(engine.kv_spec(), "fp16");
+  EXPECT_EQ(engine.kv_spec(), "turboquant_rvq") << "the default method";
   EXPECT_EQ(engine.tokenizer().size(), test::TinyVocabularySize());
   ASSERT_NE(engine.chat_template(), nullptr);
 }
@@ -82,7 +82,7 @@ TEST(Engine, RunsTheKernelThatIsNamed) {
 
 TEST(Engine, PredictsWhatTheFormatsCost) {
   const TempModel model;
-  const Engine engine({.model_path = model.path()});
+  const Engine engine({.model_path = model.path(), .kv_spec = "fp16"});
   // 2 layers, 2 KV heads, keys and values of 16 numbers of 2 bytes.
   constexpr std::uint64_t kTokenBytes = 2 * 2 * 2 * 16 * 2;
   EXPECT_EQ(engine.PredictResidentBytes(0), 0u);
@@ -132,17 +132,22 @@ TEST(EngineErrors, OptionsAreCheckedBeforeTheModelIsRead) {
 TEST(EngineErrors, AContextThatNoMemoryHoldsIsRefusedWithOneThatFits) {
   constexpr std::size_t kHuge = std::size_t{1} << 31;  // 8 TiB of blocks: 4 KiB for each token
   const TempModel model({.n_q_head = 32, .n_kv_head = 32, .ctx = kHuge});
-  ExpectRefused({.model_path = model.path()}, ErrorCode::kResourceExhausted,
+  ExpectRefused({.model_path = model.path(), .kv_spec = "fp16"}, ErrorCode::kResourceExhausted,
                 {std::to_string(kHuge) + " tokens", "8.0 TiB", "--ctx"});
+  ExpectRefused({.model_path = model.path(), .kv_spec = "turboquant_rvq"},
+                ErrorCode::kInvalidArgument, {"k_mean=rope", "1048576", "--ctx"});
   // A limit of the user's choice is checked when it is reached, not before.
-  EXPECT_NO_THROW(Engine({.model_path = model.path(), .kv_limit_bytes = 1 << 20}));
+  EXPECT_NO_THROW(
+      Engine({.model_path = model.path(), .kv_spec = "fp16", .kv_limit_bytes = 1 << 20}));
   EXPECT_NO_THROW(Engine({.model_path = model.path(), .ctx = 64}));
 }
 
 TEST(EngineErrors, AHeadSizeThatTheCodecCannotKeepIsRefused) {
   const TempModel model({.n_embd = 64, .n_q_head = 8, .n_kv_head = 8, .head_dim = 8});
-  ExpectRefused({.model_path = model.path()}, ErrorCode::kUnsupported,
-                {"'fp16'", "head_dim 8", "multiple of 16"});
+  for (const std::string spec : {"fp16", "turboquant_rvq"}) {
+    ExpectRefused({.model_path = model.path(), .kv_spec = spec}, ErrorCode::kUnsupported,
+                  {"'" + spec + "'", "head_dim 8", "multiple of 16"});
+  }
 }
 
 // The vocabulary has 258 tokens and the embedding 20 rows.

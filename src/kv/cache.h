@@ -8,10 +8,18 @@
 // its exact 16-bit rows; the first `sink` tokens are always read exact. Every path obeys it (decode,
 // prefill in any chunking, verification of several tokens), so all of them read the same bytes.
 //
+// With `tail=packed` there is no exact form: every row is packed as it comes and always read packed (the
+// published method; the open block too).
+//
 // Life of a row. Append writes it exact into the open block of its head, and packs every block that a
 // query of this step or the next may read packed; the exact rows stay for the earlier queries of the step.
-// Commit(t) says that no query below t will come: it frees the exact rows that the rule no longer lets
-// anyone read, allocates nothing and cannot fail. Attending never frees. For fp16 and bf16 the exact rows are the packed form and stay.
+// FinishLayer says that all queries of the step have read this layer: it frees the exact rows that the rule
+// no longer lets anyone read, so that one layer at a time holds both forms. Commit(t) ends the step.
+// Neither allocates, neither can fail. Attending never frees. For fp16 and bf16 the exact rows are the
+// packed form and stay.
+//
+// Packed keys go through the method's key transform (transforms/key_transform.h), whose state is learned
+// from the first rows and queries; StateOf a head is part of the cache and of its byte counts.
 //
 // Bytes, three counts with three names (docs/kv-vocabulary.md):
 //   payload   what the format needs for the tokens held, state and sink rows included
@@ -43,7 +51,14 @@ struct BlockEntry {
 struct HeadTable {
   std::vector<BlockEntry> blocks;
   BlockRef sink_rows;  // [sink, head_dim] keys, then [sink, head_dim] values, exact 16-bit type
-  BlockRef state;      // key state, then value state (each rounded to 64 bytes)
+  // State of the key transform (empty without one):
+  BlockRef energy;                 // query energy [head_dim] floats
+  std::size_t n_energy = 0;        // positions [0, n_energy) were offered to it
+  std::vector<BlockRef> versions;  // center [head_dim], lambda [head_dim] floats
+
+  const float* version(std::size_t i) const {
+    return reinterpret_cast<const float*>(versions[i].data());
+  }
 };
 
 class KvCache {
@@ -56,15 +71,23 @@ class KvCache {
   /// Committed tokens.
   std::size_t length() const { return state_.length; }
 
+  /// Throws Error(kResourceExhausted) where a step of n tokens would pass the pool's limit at any moment.
+  /// A step that passed this check does not run out of memory half-way.
+  void CheckRoom(std::size_t n) const;
   /// Writes the rows of positions [length(), length() + n) of one layer: keys and values
-  /// [n, n_kv_head, head_dim], keys after RoPE. Throws Error: kInvalidArgument names layer, head and token
-  /// of a value that the exact type cannot hold; kResourceExhausted at the pool's limit. After an error
-  /// call Rollback.
-  void Append(std::size_t layer, std::size_t n, const float* keys, const float* values);
+  /// [n, n_kv_head, head_dim], keys after RoPE. `queries` [n, n_kv_head * heads_per_kv, head_dim] are read
+  /// where the method's smoothing needs them (KeyTransform::needs_queries) and may be nullptr elsewhere.
+  /// Throws Error: kInvalidArgument names layer, head and token of a value that the exact type or the
+  /// codec cannot hold; kResourceExhausted at the pool's limit. After an error call Rollback.
+  void Append(std::size_t layer, std::size_t n, const float* keys, const float* values,
+              const float* queries = nullptr);
+  /// All queries below t have read this layer (appended up to exactly t). Optional: Commit does the same.
+  void FinishLayer(std::size_t layer, std::size_t t);
   /// Declares every position below t final (t >= length(), all layers appended up to exactly t).
   void Commit(std::size_t t);
-  /// Forgets what was appended after the last Commit.
-  void Rollback();
+  /// Forgets what was appended after the last Commit. Returns length(): where FinishLayer freed rows that
+  /// the old length needs, that of the latest snapshot (0 where there is none), as Truncate says.
+  std::size_t Rollback();
 
   /// Goes back to position t <= length(), or, where rows that the rule reads exact at t are gone, to the
   /// latest snapshot at or before t (0 where there is none). Returns the position reached.
@@ -98,16 +121,17 @@ class KvCache {
   HeadTable& MutableHead(std::size_t layer, std::size_t kv_head) {
     return state_.heads[layer * geometry().n_kv_head + kv_head];
   }
-  BlockRef& WritableExact(HeadTable& table, const LayerMethod& method, std::size_t block);
+  static BlockRef& Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes);
   void AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, const float* keys,
                   const float* values);
+  void EncodeRows(std::size_t layer, std::size_t kv_head, Side side, const SideMethod& form,
+                  const EncodeArgs& args, std::size_t position) const;
+  void AddQueries(const LayerMethod& method, std::size_t kv_head, std::size_t n, const float* queries,
+                  HeadTable& table);
   void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed);
-  void PackBlock(const LayerMethod& method, HeadTable& table, std::size_t block);
-  void PackSide(Side side, const LayerMethod& method, HeadTable& table, const BlockRef& from,
-                std::byte* to);
-  void FirstPacking(std::size_t layer, const LayerMethod& method, HeadTable& table);
+  void PackBlock(std::size_t layer, std::size_t kv_head, std::size_t block);
   void CopySinkRows(const LayerMethod& method, HeadTable& table);
-  void InitState(std::size_t layer, const LayerMethod& method, HeadTable& table);
+  void FreezeVersion(const LayerMethod& method, HeadTable& table, std::size_t version);
   std::vector<float> BlockRows(const LayerMethod& method, const HeadTable& table, std::size_t block,
                                Side side, bool packed) const;
   std::vector<float> ExactRows(const LayerMethod& method, const HeadTable& table, std::size_t block,

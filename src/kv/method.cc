@@ -3,6 +3,9 @@
 
 #include "kv/method.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
 
 namespace kvant {
@@ -23,6 +26,28 @@ std::string Exactness::ToString() const {
     case Kind::kTolerance: return fmt::format("within {:g}", bound);
   }
   return "unknown";
+}
+
+std::shared_ptr<const CodecConfig> BindCodec(const CodecRecord& codec,
+                                             std::span<const OptionText> options,
+                                             const BindArgs& args) {
+  std::shared_ptr<const CodecConfig> parsed = codec.parse_config(options);
+  return codec.bind == nullptr ? parsed : codec.bind(*parsed, args);
+}
+
+std::shared_ptr<const CodecConfig> BindCodec(const CodecRecord& codec, std::string_view options,
+                                             const BindArgs& args) {
+  std::vector<OptionText> parts;
+  while (!options.empty()) {
+    const std::string_view part = options.substr(0, options.find(':'));
+    options.remove_prefix(std::min(options.size(), part.size() + 1));
+    const std::size_t equals = part.find('=');
+    KVANT_CHECK(equals != std::string_view::npos);
+    parts.push_back({.name = std::string(part.substr(0, equals)),
+                     .value = std::string(part.substr(equals + 1)),
+                     .position = 0});
+  }
+  return BindCodec(codec, parts, args);
 }
 
 const KernelSet& KernelSetOf(const CodecRecord& codec, Isa isa) {

@@ -8,9 +8,9 @@
 // Its kernels come in one KernelSet for each instruction set. There is one indirect call for a run of
 // blocks, never one for a token.
 //
-// Conventions. Rows are float, [n, head_dim], already rotated by RoPE. Queries reach a codec already
-// multiplied by softmax_scale * log2(e), so scores are logits of base 2. `state` is what InitState
-// wrote for this (sequence, layer, KV head, side), nullptr where state_bytes is 0.
+// Conventions. Rows are float, [n, head_dim]: keys after RoPE and after the method's key transform
+// (kv/transforms/key_transform.h), which codecs do not see. Queries reach a codec already multiplied by
+// softmax_scale * log2(e), so scores are logits of base 2.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,16 @@
 
 namespace kvant {
 
-/// Options of one codec, parsed. Each codec derives its own struct.
+/// Options of one codec, parsed or bound (BindArgs). Each codec derives its own structs.
 struct CodecConfig {
   virtual ~CodecConfig() = default;
+};
+
+/// Where a codec is going to be used: tables and random signs may depend on it.
+struct BindArgs {
+  Side side = Side::kKey;
+  std::size_t layer = 0;
+  std::size_t head_dim = 0;
 };
 
 /// One "name=value" after a codec in the method grammar, with its place in the text for messages.
@@ -63,23 +70,19 @@ struct Exactness {
 /// Rows into a block: slots [first, first + n_rows) of one side.
 struct EncodeArgs {
   const CodecConfig* config;
-  const std::byte* state;
   std::size_t head_dim;
   const float* rows;  // [n_rows, row_stride]
   std::size_t row_stride;
   std::size_t n_rows;
   std::size_t first;
-  std::size_t position;  // of the token in slot 0 of the block
   std::byte* block;      // this side's bytes
 };
 
 /// A whole side back to floats, in the order in which the tile product reads it:
-/// keys [head_dim, 64] (token index fastest), values [64, head_dim]. All transforms are undone.
+/// keys [head_dim, 64] (token index fastest), values [64, head_dim]. All of the codec's transforms are undone.
 struct DecodeArgs {
   const CodecConfig* config;
-  const std::byte* state;
   std::size_t head_dim;
-  std::size_t position;  // of the token in slot 0
   const std::byte* block;
   float* tile;
 };
@@ -87,11 +90,9 @@ struct DecodeArgs {
 /// q.K over a run of blocks.
 struct ScoreArgs {
   const CodecConfig* config;
-  const std::byte* state;
   std::size_t head_dim;
   const std::byte* const* blocks;  // [n_blocks] key sides
   std::size_t n_blocks;
-  std::size_t position;    // of the token in slot 0 of the first block
   const std::byte* query;  // n_query prepared queries, query_bytes each
   std::size_t n_query;
   float* scores;  // [n_query, scores_stride], n_blocks * 64 written in each row
@@ -102,7 +103,6 @@ struct ScoreArgs {
 /// rescale[r * rescale_stride + b] (the running softmax maximum moved).
 struct AccumulateArgs {
   const CodecConfig* config;
-  const std::byte* state;
   std::size_t head_dim;
   const std::byte* const* blocks;  // [n_blocks] value sides
   std::size_t n_blocks;
@@ -117,22 +117,10 @@ struct AccumulateArgs {
 /// Queries of one KV head into the form that Score reads.
 struct PrepareQueryArgs {
   const CodecConfig* config;
-  const std::byte* state;
   std::size_t head_dim;
   const float* query;  // [n_query, head_dim]
   std::size_t n_query;
   std::byte* prepared;  // [n_query, query_bytes]
-};
-
-/// Statistics for the state, from the rows that are exact when the first block is packed.
-struct InitStateArgs {
-  const CodecConfig* config;
-  Side side;
-  std::size_t layer;
-  std::size_t head_dim;
-  const float* rows;  // [n_rows, head_dim]
-  std::size_t n_rows;
-  std::byte* state;  // state_bytes, zeroed
 };
 
 /// All kernels of a codec for one instruction set. Kernels do not allocate, start threads or throw.
@@ -145,6 +133,15 @@ struct KernelSet {
   void (*decode)(Side side, const DecodeArgs& args) noexcept;
   void (*score)(const ScoreArgs& args) noexcept;
   void (*accumulate)(const AccumulateArgs& args) noexcept;
+  /// nullptr: queries are read as floats.
+  void (*prepare_query)(const PrepareQueryArgs& args) noexcept = nullptr;
+  /// Undoes the codec's transform of values on an output row [head_dim] in place; nullptr: none. Called
+  /// once for each query and split, after its last packed block.
+  void (*finish_output)(const CodecConfig& config, std::size_t head_dim,
+                        float* output) noexcept = nullptr;
+  /// Exact types only: a key tile [head_dim, 64] of finite floats to a block's key side (what decode
+  /// gives, stored back).
+  void (*store_key_tile)(std::size_t head_dim, const float* tile, std::byte* block) noexcept = nullptr;
 };
 
 /// A name that stands for a longer spec; the codec's own name is one where `expansion` says so.
@@ -161,25 +158,37 @@ struct CodecRecord {
   StorageKind storage;
   std::span<const OptionInfo> options;
   std::span<const PresetInfo> presets;
+  /// Option texts that between them reach every path of the kernels; tests and fuzzers run them all.
+  /// The defaults ("") are always tested.
+  std::span<const std::string_view> variants;
   /// Parses the values of the options; names outside `options` were refused before. Throws
   /// Error(kInvalidArgument) with one sentence that names what is allowed.
   std::shared_ptr<const CodecConfig> (*parse_config)(std::span<const OptionText> options);
   /// Why this codec cannot take this head_dim; empty when it can.
   std::string (*refuse_head_dim)(std::size_t head_dim);
+  /// The configuration that kernels get: nullptr keeps the parsed one.
+  std::shared_ptr<const CodecConfig> (*bind)(const CodecConfig& parsed, const BindArgs& args);
   BlockGeometry (*geometry)(Side side, std::size_t head_dim, const CodecConfig& config);
-  /// Bytes of state for each (sequence, layer, KV head) and side; nullptr: none.
-  std::uint64_t (*state_bytes)(Side side, std::size_t head_dim, const CodecConfig& config);
-  void (*init_state)(const InitStateArgs& args);
-  /// Bytes of one prepared query. nullptr: queries are read as floats and prepare_query is not called.
+  /// Bytes of one prepared query; nullptr: the kernels have no prepare_query.
   std::size_t (*query_bytes)(std::size_t head_dim, const CodecConfig& config);
-  void (*prepare_query)(const PrepareQueryArgs& args);
-  /// Undoes the codec's transform on an output row [head_dim] in place (values); nullptr: none. Called
-  /// once for each query and split, after its last packed block.
-  void (*finish_output)(const CodecConfig& config, const std::byte* state, std::size_t head_dim,
-                        float* output);
+  /// One side between the kernels' order and the canonical one (files, tests): token-major, codes of b bits
+  /// packed least significant bit first, then the scalars. Both take geometry().bytes; unused bytes
+  /// are zero.
+  void (*to_canonical)(Side side, const CodecConfig& config, std::size_t head_dim,
+                       const std::byte* block, std::byte* canonical);
+  void (*from_canonical)(Side side, const CodecConfig& config, std::size_t head_dim,
+                         const std::byte* canonical, std::byte* block);
   /// Slowest first; the scalar one always there.
   std::span<const KernelSet> (*kernels)();
 };
+
+/// The codec's configuration for one side of one layer. Throws like parse_config.
+std::shared_ptr<const CodecConfig> BindCodec(const CodecRecord& codec,
+                                             std::span<const OptionText> options,
+                                             const BindArgs& args);
+/// The same with options as text: "bits=2+2:codebook=nested"; "" for the defaults.
+std::shared_ptr<const CodecConfig> BindCodec(const CodecRecord& codec, std::string_view options,
+                                             const BindArgs& args);
 
 /// The kernel set of an ISA. Throws kUnsupported where the codec has none: no silent fallback.
 const KernelSet& KernelSetOf(const CodecRecord& codec, Isa isa);

@@ -12,7 +12,7 @@
 namespace kvant {
 namespace {
 
-SideMethod Bind(Side side, const CodecChoice& choice, std::size_t head_dim) {
+SideMethod Bind(Side side, const CodecChoice& choice, std::size_t layer, std::size_t head_dim) {
   const CodecRecord* codec = FindCodec(choice.codec);
   KVANT_CHECK(codec != nullptr);  // the grammar refused unknown names
   if (const std::string reason = codec->refuse_head_dim(head_dim); !reason.empty()) {
@@ -21,11 +21,9 @@ SideMethod Bind(Side side, const CodecChoice& choice, std::size_t head_dim) {
   }
   SideMethod bound;
   bound.codec = codec;
-  bound.config = codec->parse_config(choice.options);
+  bound.config =
+      BindCodec(*codec, choice.options, {.side = side, .layer = layer, .head_dim = head_dim});
   bound.geometry = codec->geometry(side, head_dim, *bound.config);
-  if (codec->state_bytes != nullptr) {
-    bound.state_bytes = codec->state_bytes(side, head_dim, *bound.config);
-  }
   return bound;
 }
 
@@ -51,12 +49,29 @@ std::uint64_t LayerMethod::sink_bytes() const {
       sink * (exact_key.geometry.bytes_per_token + exact_value.geometry.bytes_per_token));
 }
 
-std::uint64_t LayerMethod::state_bytes() const {
-  return BlockPool::RoundedBytes(key.state_bytes) + BlockPool::RoundedBytes(value.state_bytes);
+std::uint64_t LayerMethod::energy_bytes() const {
+  return transform == nullptr ? 0 : BlockPool::RoundedBytes(transform->energy_bytes());
+}
+
+std::uint64_t LayerMethod::version_bytes() const {
+  return transform == nullptr ? 0 : BlockPool::RoundedBytes(transform->version_bytes());
 }
 
 std::size_t LayerMethod::PackedBlocks(std::size_t t) const {
-  return identity || t < window ? 0 : (t - window) / kBlockTokens;
+  if (identity) return 0;
+  if (pack_tail) return t / kBlockTokens + 1;
+  return t < window ? 0 : (t - window) / kBlockTokens;
+}
+
+// With tail=packed there are no exact rows: nothing to keep aside and nothing to learn from.
+void Method::CheckTail() const {
+  if (!spec_.pack_tail) return;
+  if (spec_.sink != 0 || spec_.window != 0 || spec_.key_transform.active()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "method '{}' packs every row at once (tail=packed), so it has no exact rows; use it with sink=0, "
+         "window=0, k_mean=off and smooth=off",
+         spec_.ToString());
+  }
 }
 
 Method::Method(MethodSpec spec, const CacheGeometry& geometry)
@@ -70,6 +85,12 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
       }
     }
   }
+  CheckTail();
+  std::shared_ptr<const KeyTransform> transform;
+  if (spec_.key_transform.active()) {
+    transform =
+        std::make_shared<const KeyTransform>(spec_.key_transform, geometry.head_dim, geometry.rope);
+  }
   const CodecChoice exact{.codec = spec_.exact, .options = {}};
   for (std::size_t i = 0; i < geometry.n_layer; ++i) {
     CodecChoice key = spec_.key;
@@ -80,13 +101,17 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
       if (layers.value) value = *layers.value;
     }
     LayerMethod layer;
-    layer.key = Bind(Side::kKey, key, geometry.head_dim);
-    layer.value = Bind(Side::kValue, value, geometry.head_dim);
-    layer.exact_key = Bind(Side::kKey, exact, geometry.head_dim);
-    layer.exact_value = Bind(Side::kValue, exact, geometry.head_dim);
+    layer.key = Bind(Side::kKey, key, i, geometry.head_dim);
+    layer.value = Bind(Side::kValue, value, i, geometry.head_dim);
+    layer.exact_key = Bind(Side::kKey, exact, i, geometry.head_dim);
+    layer.exact_value = Bind(Side::kValue, exact, i, geometry.head_dim);
     layer.identity = key == exact && value == exact;
     layer.sink = spec_.sink;
     layer.window = spec_.window;
+    layer.pack_tail = spec_.pack_tail;
+    layer.dequantize = spec_.dequantize && !layer.identity;
+    // Keys of the exact type gain nothing from a transform and would lose bits to it.
+    if (!layer.identity && !(key == exact)) layer.transform = transform;
     layers_.push_back(std::move(layer));
   }
 }
@@ -98,26 +123,66 @@ bool Method::saves_memory() const {
   });
 }
 
+// Packed rows, what is kept once, and `n_exact` exact blocks of one head.
+std::uint64_t Method::LayerBytes(const LayerMethod& layer, std::size_t kv_len,
+                                 std::size_t n_exact) const {
+  if (kv_len == 0) return 0;
+  const std::size_t n_packed = layer.HeldPacked(kv_len);
+  const std::size_t n_version = layer.transform == nullptr ? 0 : layer.transform->Versions(n_packed);
+  return n_packed * layer.packed_block_bytes() + (n_packed > 0 ? layer.sink_bytes() : 0) +
+         layer.energy_bytes() + n_version * layer.version_bytes() +
+         n_exact * layer.exact_block_bytes();
+}
+
 PredictedBytes Method::Predict(std::size_t kv_len) const {
   PredictedBytes total;
   for (const LayerMethod& layer : layers_) {
-    const std::uint64_t n_packed = layer.PackedBlocks(kv_len);
-    const std::uint64_t n_exact = BlocksFor(kv_len) - n_packed;
-    const std::uint64_t exact_token_bytes =
-        layer.exact_key.geometry.bytes_per_token + layer.exact_value.geometry.bytes_per_token;
-    std::uint64_t once = 0;
-    if (n_packed > 0) once = layer.sink_bytes() + layer.state_bytes();
-    const std::uint64_t packed = n_packed * layer.packed_block_bytes() + once;
-    total.resident += packed + n_exact * layer.exact_block_bytes();
-    total.payload += packed + (kv_len - n_packed * kBlockTokens) * exact_token_bytes;
+    const std::size_t n_packed = layer.HeldPacked(kv_len);
+    const std::size_t n_exact = BlocksFor(kv_len) - n_packed;
+    const std::uint64_t resident = LayerBytes(layer, kv_len, n_exact);
+    // The last block holds fewer tokens than it has room for.
+    const std::uint64_t room = BlocksFor(kv_len) * kBlockTokens - kv_len;
+    const LayerMethod& l = layer;
+    const std::uint64_t token_bytes =
+        n_exact > 0 ? l.exact_key.geometry.bytes_per_token + l.exact_value.geometry.bytes_per_token
+                    : l.key.geometry.bytes_per_token + l.value.geometry.bytes_per_token;
+    total.resident += resident;
+    total.payload += resident - room * token_bytes;
   }
   total.resident *= geometry_.n_kv_head;
   total.payload *= geometry_.n_kv_head;
   return total;
 }
 
+std::uint64_t Method::PredictStepPeak(std::size_t from, std::size_t to) const {
+  std::uint64_t held = Predict(from).resident / geometry_.n_kv_head;
+  std::uint64_t peak = held;
+  for (const LayerMethod& layer : layers_) {
+    const std::uint64_t before =
+        LayerBytes(layer, from, BlocksFor(from) - layer.HeldPacked(from));
+    const std::uint64_t after = LayerBytes(layer, to, BlocksFor(to) - layer.HeldPacked(to));
+    const std::size_t n_exact = layer.pack_tail ? 0 : BlocksFor(to) - layer.HeldPacked(from);
+    peak = std::max(peak, held - before + LayerBytes(layer, to, n_exact));
+    held += after - before;
+  }
+  return peak * geometry_.n_kv_head;
+}
+
+std::uint64_t Method::ResidentBytes(Side side, std::size_t kv_len) const {
+  std::uint64_t bytes = 0;
+  for (const LayerMethod& layer : layers_) {
+    const SideMethod& packed = side == Side::kKey ? layer.key : layer.value;
+    const SideMethod& exact = side == Side::kKey ? layer.exact_key : layer.exact_value;
+    const std::size_t n_packed = layer.HeldPacked(kv_len);
+    bytes += n_packed * packed.geometry.bytes +
+             (BlocksFor(kv_len) - n_packed) * exact.geometry.bytes;
+    if (n_packed > 0 && layer.sink_bytes() > 0) bytes += layer.sink * exact.geometry.bytes_per_token;
+  }
+  return bytes * geometry_.n_kv_head;
+}
+
 std::size_t Method::PackedTokens(std::size_t t) const {
-  return layers_.empty() ? 0 : layers_[0].PackedBlocks(t) * kBlockTokens;
+  return layers_.empty() ? 0 : std::min(layers_[0].HeldPacked(t) * kBlockTokens, t);
 }
 
 double Method::BytesPerToken(Side side) const {

@@ -5,12 +5,14 @@
 // Predicted bytes come from here, and the cache allocates by the same functions, so they are equal.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "kv/spec.h"
+#include "kv/transforms/key_transform.h"
 
 namespace kvant {
 
@@ -20,6 +22,7 @@ struct CacheGeometry {
   std::size_t n_kv_head = 0;
   std::size_t heads_per_kv = 0;
   std::size_t head_dim = 0;
+  std::shared_ptr<const RopeGeometry> rope = nullptr;  // how keys were turned; nullptr: not known
 };
 
 /// One side (keys or values) of one layer.
@@ -27,26 +30,34 @@ struct SideMethod {
   const CodecRecord* codec = nullptr;
   std::shared_ptr<const CodecConfig> config;
   BlockGeometry geometry;
-  std::uint64_t state_bytes = 0;  // for each KV head
 };
 
 /// One layer. `exact_*` is how rows are kept while they are exact. Where both codecs are the exact type
-/// itself, nothing is ever packed: `identity`.
+/// itself, nothing is ever packed: `identity`. With `pack_tail` nothing is ever exact.
 struct LayerMethod {
   SideMethod key, value;
   SideMethod exact_key, exact_value;
   bool identity = false;
+  bool pack_tail = false;
+  bool dequantize = false;  // attention rebuilds all packed keys at every step (measured baseline)
   std::size_t sink = 0;
   std::size_t window = 0;
+  std::shared_ptr<const KeyTransform> transform;  // of packed keys; nullptr: none
 
   std::uint64_t exact_block_bytes() const;
   std::uint64_t packed_block_bytes() const;
   /// Rows of the sinks, kept beside the packed block 0; 0 where nothing is packed.
   std::uint64_t sink_bytes() const;
-  std::uint64_t state_bytes() const;
+  /// The key transform's query statistics, from the first token on, and its versions once packed.
+  std::uint64_t energy_bytes() const;
+  std::uint64_t version_bytes() const;
   /// The reading rule: blocks [0, n) are read packed by a query at position t, the rest exact.
-  /// Block b is packed for t when 64 * (b + 1) + window <= t.
+  /// Block b is packed for t when 64 * (b + 1) + window <= t; with pack_tail every block is.
   std::size_t PackedBlocks(std::size_t t) const;
+  /// Blocks that are packed once t tokens are cached and committed.
+  std::size_t HeldPacked(std::size_t t) const { return std::min(PackedBlocks(t), BlocksFor(t)); }
+  /// Positions whose keys and queries the key transform learns from: [sink, 64 + window).
+  std::size_t StatisticsEnd() const { return kBlockTokens + window; }
 };
 
 /// Bytes of one cache after `kv_len` tokens were committed.
@@ -67,12 +78,20 @@ class Method {
   /// Does any layer use a codec whose bytes really are smaller (StorageKind::kPacked)?
   bool saves_memory() const;
   PredictedBytes Predict(std::size_t kv_len) const;
+  /// Resident bytes at the worst moment of a step that appends the tokens [from, to): the layers take
+  /// turns, and the one at hand holds exact and packed rows of the step at once.
+  std::uint64_t PredictStepPeak(std::size_t from, std::size_t to) const;
+  /// Resident bytes of one side, rows alone (what a key transform keeps is in Predict's total).
+  std::uint64_t ResidentBytes(Side side, std::size_t kv_len) const;
   /// Tokens of the first layer that a query at position t reads packed.
   std::size_t PackedTokens(std::size_t t) const;
   /// Bytes of one token's keys or values, all layers and KV heads, when everything is packed.
   double BytesPerToken(Side side) const;
 
  private:
+  void CheckTail() const;
+  std::uint64_t LayerBytes(const LayerMethod& layer, std::size_t kv_len, std::size_t n_exact) const;
+
   MethodSpec spec_;
   CacheGeometry geometry_;
   std::vector<LayerMethod> layers_;

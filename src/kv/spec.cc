@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/error.h"
 #include "kv/registry.h"
@@ -12,8 +13,11 @@
 namespace kvant {
 namespace {
 
-constexpr std::string_view kItemNames = "k=, v=, values=, exact=, sink=, window=, layers=, evict=";
+constexpr std::string_view kItemNames =
+    "k=, v=, values=, exact=, sink=, window=, k_mean=, smooth=, tail=, read=, layers=, evict=";
+constexpr std::string_view kKeyNames[] = {"exact", "sink", "window", "k_mean", "smooth", "tail", "read"};
 constexpr std::size_t kMaxSpecBytes = 4096;
+constexpr std::size_t kFromPreset = std::numeric_limits<std::size_t>::max();  // place of such options
 constexpr std::size_t kMaxWindow = std::size_t{1} << 30;
 constexpr std::size_t kMaxLayer = 1 << 20;
 
@@ -79,10 +83,14 @@ class Parser {
     } else if (name == "evict") {
       FailAt(value.position, "unknown policy '{}'; allowed: {}", value.text, PolicyNames());
     } else {
-      if (parts.size() > 1) {
+      // "k_mean=refreeze:512" is one value.
+      const bool refreeze = name == "k_mean" && value.text == "refreeze" && parts.size() == 2;
+      if (parts.size() > 1 && !refreeze) {
         FailAt(parts[1].position, "'{}=' takes no options; remove ':{}'", name, parts[1].text);
       }
-      ParseKey(name, value, item.position);
+      const std::size_t value_at = equals + 1;
+      ParseKey(name, refreeze ? Piece{item.text.substr(value_at), value.position} : value,
+               item.position);
     }
   }
 
@@ -101,9 +109,57 @@ class Parser {
                kBlockTokens, spec_.window / kBlockTokens * kBlockTokens,
                (spec_.window / kBlockTokens + 1) * kBlockTokens);
       }
+    } else if (name == "k_mean") {
+      ParseKeyMean(value);
+    } else if (name == "smooth") {
+      ParseKeySmooth(value);
+    } else if (name == "tail") {
+      spec_.pack_tail = ParseChoice(value, "tail", "exact", "packed");
+    } else if (name == "read") {
+      spec_.dequantize = ParseChoice(value, "read", "codes", "dequantize");
     } else {
       FailAt(position, "unknown item '{}='; allowed: {}", name, kItemNames);
     }
+  }
+
+  // One of two words; true for the second.
+  bool ParseChoice(Piece value, std::string_view name, std::string_view first,
+                   std::string_view second) {
+    if (value.text != first && value.text != second) {
+      FailAt(value.position, "{}='{}' is not known; allowed: {}, {}", name, value.text, first, second);
+    }
+    return value.text == second;
+  }
+
+  void ParseKeyMean(Piece value) {
+    KeyTransformSpec& transform = spec_.key_transform;
+    transform.refreeze_tokens = 0;
+    constexpr std::string_view kRefreeze = "refreeze:";
+    if (value.text.starts_with(kRefreeze)) {
+      const Piece number = {value.text.substr(kRefreeze.size()), value.position + kRefreeze.size()};
+      transform.mean = KeyMean::kRefreeze;
+      transform.refreeze_tokens = ParseNumber(number, kMaxWindow, "refreeze");
+      if (transform.refreeze_tokens == 0 || transform.refreeze_tokens % kBlockTokens != 0) {
+        FailAt(number.position, "refreeze:{} is not allowed; allowed: a multiple of {} above 0",
+               number.text, kBlockTokens);
+      }
+      return;
+    }
+    for (const KeyMean mean : {KeyMean::kOff, KeyMean::kBlock0, KeyMean::kRope}) {
+      transform.mean = mean;
+      if (value.text == KeyMeanText(transform)) return;
+    }
+    FailAt(value.position, "k_mean='{}' is not known; allowed: off, block0, refreeze:N, rope", value.text);
+  }
+
+  void ParseKeySmooth(Piece value) {
+    for (const KeySmooth smooth : {KeySmooth::kOff, KeySmooth::kBalanced, KeySmooth::kBalancedPair,
+                                   KeySmooth::kSigma, KeySmooth::kMax}) {
+      spec_.key_transform.smooth = smooth;
+      if (value.text == KeySmoothText(smooth)) return;
+    }
+    FailAt(value.position,
+           "smooth='{}' is not known; allowed: off, balanced, balanced_pair, sigma, max", value.text);
   }
 
   void ParsePreset(const std::vector<Piece>& parts, bool first) {
@@ -120,12 +176,32 @@ class Parser {
              parts[0].text, kItemNames);
     }
     spec_ = Parser(preset->expansion).Parse();
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      AddOption(spec_.key, parts[i]);
-      AddOption(spec_.value, parts[i]);
+    for (CodecChoice* choice : {&spec_.key, &spec_.value}) {
+      for (OptionText& option : choice->options) option.position = kFromPreset;
     }
+    for (std::size_t i = 1; i < parts.size(); ++i) AddPresetOption(parts[i]);
     CheckConfig(spec_.key, parts[0].position);
     CheckConfig(spec_.value, parts[0].position);
+  }
+
+  // To each codec that has such an option, else to the method.
+  void AddPresetOption(Piece option) {
+    const std::string_view name = option.text.substr(0, option.text.find('='));
+    const bool key = HasOption(spec_.key, name);
+    const bool value = HasOption(spec_.value, name);
+    if (key) AddOption(spec_.key, option);
+    if (value) AddOption(spec_.value, option);
+    if (key || value) return;
+    const bool method = std::find(std::begin(kKeyNames), std::end(kKeyNames), name) != std::end(kKeyNames);
+    if (!method || name.size() == option.text.size()) AddOption(spec_.key, option);  // says what is allowed
+    ParseKey(name, {option.text.substr(name.size() + 1), option.position + name.size() + 1},
+             option.position);
+  }
+
+  static bool HasOption(const CodecChoice& choice, std::string_view name) {
+    const auto options = FindCodec(choice.codec)->options;
+    return std::any_of(options.begin(), options.end(),
+                       [name](const OptionInfo& info) { return info.name == name; });
   }
 
   void CheckOneValueName(std::size_t position) {
@@ -145,6 +221,7 @@ class Parser {
     return choice;
   }
 
+  // What a preset says may be said anew, once.
   void AddOption(CodecChoice& choice, Piece option) {
     const CodecRecord& codec = *FindCodec(choice.codec);
     const std::size_t equals = option.text.find('=');
@@ -162,8 +239,13 @@ class Parser {
     if (equals == std::string_view::npos) {
       FailAt(option.position, "option '{}' has no value; write {}=VALUE", name, name);
     }
-    for (const OptionText& given : choice.options) {
-      if (given.name == name) FailAt(option.position, "option '{}' is given twice", name);
+    for (auto given = choice.options.begin(); given != choice.options.end(); ++given) {
+      if (given->name != name) continue;
+      if (given->position != kFromPreset) {
+        FailAt(option.position, "option '{}' is given twice", name);
+      }
+      choice.options.erase(given);
+      break;
     }
     choice.options.push_back({.name = std::string(name),
                               .value = std::string(option.text.substr(equals + 1)),
@@ -271,7 +353,8 @@ bool operator==(const LayerOverride& a, const LayerOverride& b) {
 
 bool operator==(const MethodSpec& a, const MethodSpec& b) {
   return a.key == b.key && a.value == b.value && a.exact == b.exact && a.sink == b.sink &&
-         a.window == b.window && a.layers == b.layers;
+         a.window == b.window && a.key_transform == b.key_transform && a.pack_tail == b.pack_tail &&
+         a.dequantize == b.dequantize && a.layers == b.layers;
 }
 
 std::string MethodSpec::ToString() const {
@@ -283,6 +366,10 @@ std::string MethodSpec::ToString() const {
     if (exact != MethodSpec{}.exact) text += ",exact=" + exact;
     if (sink != 0) text += fmt::format(",sink={}", sink);
     if (window != 0) text += fmt::format(",window={}", window);
+    if (key_transform.mean != KeyMean::kOff) text += ",k_mean=" + KeyMeanText(key_transform);
+    if (key_transform.smooth != KeySmooth::kOff) text += ",smooth=" + KeySmoothText(key_transform.smooth);
+    if (pack_tail) text += ",tail=packed";
+    if (dequantize) text += ",read=dequantize";
   }
   for (const LayerOverride& layer : layers) text += "," + LayersText(layer);
   return text;

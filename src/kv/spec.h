@@ -6,14 +6,17 @@
 //
 //   spec  = item *( "," item )
 //   item  = preset opts | ( "k" | "v" | "values" ) "=" codec opts | "evict=" policy opts
-//         | "layers=" range *( "+" range ) layer-opts | ( "sink" | "window" | "exact" ) "=" value
+//         | "layers=" range *( "+" range ) layer-opts | key "=" value
+//   key   = "sink" | "window" | "exact" | "k_mean" | "smooth" | "tail" | "read"
 //   opts  = *( ":" name "=" value )      range = N | N "-" N
 //   layer-opts = *( ":" ( "k" | "v" ) "=" codec opts )
 //
 //   fp16                         k=bf16,v=fp16,window=128        fp16,layers=0-1+28:k=bf16
 //
 // A preset may only come first; items after it replace what it says. Without one the start is fp16.
-// Options after a preset go to both of its codecs. What `sink`, `window` and `exact` mean: cache.h.
+// Options after a preset go to those of its codecs that know them, else to the keys of the method
+// ("turboquant_rvq:bits=3+1:window=256"). What `sink`, `window`, `exact` and `tail` mean: cache.h; `k_mean` and
+// `smooth`: transforms/key_transform.h; `read`: attention/attention.h.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +27,7 @@
 #include <vector>
 
 #include "kv/method.h"
+#include "kv/transforms/key_transform.h"
 
 namespace kvant {
 
@@ -49,6 +53,9 @@ struct MethodSpec {
   std::string exact = "fp16";  // 16-bit type of rows that are kept exact: fp16 | bf16
   std::size_t sink = 0;        // first tokens that stay exact, 0 to 64
   std::size_t window = 0;      // recent tokens that stay exact at least; a multiple of 64
+  KeyTransformSpec key_transform;
+  bool pack_tail = false;      // tail=packed: rows are packed as they come, none is ever exact
+  bool dequantize = false;     // read=dequantize: rebuild the key history at every step (baseline)
   std::vector<LayerOverride> layers;
 
   /// The canonical text: Parse(ToString()) gives an equal spec, and equal specs give the same text.

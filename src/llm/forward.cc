@@ -48,11 +48,7 @@ ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, Thre
   gated_ = Buffer<float>(max_chunk * config.n_ff, kTag);
   cos_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
   sin_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
-  for (std::size_t i = 0; i < config.n_rot / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.n_rot);
-    const double factor = model.rope_factors.empty() ? 1.0 : model.rope_factors[i];
-    rope_frequency_.push_back(std::pow(config.rope_base, exponent) / factor);
-  }
+  rope_frequency_ = model.rope.frequency;
 }
 
 void ForwardPass::Run(KvCache& cache, std::span<const TokenId> tokens) {
@@ -63,6 +59,7 @@ void ForwardPass::Run(KvCache& cache, std::span<const TokenId> tokens) {
            model_.config.n_vocab);
     }
   }
+  cache.CheckRoom(tokens.size());
   try {
     RunLayers(cache, tokens);
   } catch (...) {
@@ -146,7 +143,7 @@ void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
   matmul_.Run(qkv, normed, threads_);
   ApplyRope(query_.data(), n, config.n_q_head);
   ApplyRope(keys_.data(), n, config.n_kv_head);
-  cache.Append(layer, n, keys_.data(), values_.data());
+  cache.Append(layer, n, keys_.data(), values_.data(), query_.data());
   attention_.Attend({.cache = &cache,
                      .layer = layer,
                      .first_position = cache.length(),
@@ -156,6 +153,7 @@ void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
                      .output = attended_.data(),
                      .exact = exact_},
                     threads_);
+  cache.FinishLayer(layer, cache.length() + n);
   const MatrixView<float> residual(x_.data(), n, config.n_embd);
   const ProductTarget out[] = {{&w.wo, residual, true}};
   matmul_.Run(out, {attended_.data(), n, q_row}, threads_);

@@ -30,7 +30,8 @@ class ForwardPass {
               std::size_t max_chunk, bool exact);
 
   /// Runs 1 to max_chunk tokens at positions cache.length() and up, appends their rows and commits them.
-  /// On an Error the cache holds what it held before.
+  /// On an Error the cache holds what it held before; where the step freed rows that this needs, what its
+  /// latest snapshot held (KvCache::Rollback). Running out of memory is found before anything is changed.
   void Run(KvCache& cache, std::span<const TokenId> tokens);
   /// Logits [n, n_vocab] of tokens [first, first + n) of the last Run.
   void Logits(std::size_t first, std::size_t n, float* logits);

@@ -76,10 +76,11 @@ std::string ShapeText(const std::vector<std::uint64_t>& dims) {
 // Hands out tensors, checks their shapes and remembers which ones were used.
 class WeightLoader {
  public:
-  WeightLoader(const GgufFile& file, ThreadPool& threads) : file_(file), threads_(threads) {}
+  // `threads` repack matrices; a loader of vectors alone needs none.
+  WeightLoader(const GgufFile& file, ThreadPool* threads) : file_(file), threads_(threads) {}
 
   WeightMatrix Matrix(const std::string& name, std::size_t n_rows, std::size_t n_cols) {
-    return WeightMatrix::Load(file_, Find(name, {n_cols, n_rows}), threads_);
+    return WeightMatrix::Load(file_, Find(name, {n_cols, n_rows}), *threads_);
   }
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
 
@@ -125,7 +126,7 @@ class WeightLoader {
   }
 
   const GgufFile& file_;
-  ThreadPool& threads_;
+  ThreadPool* threads_;
   std::set<std::string_view> used_;
 };
 
@@ -203,19 +204,38 @@ ModelConfig ReadModelConfig(const GgufFile& file) {
   return config;
 }
 
+RopeGeometry ReadRope(const GgufFile& file, const ModelConfig& config) {
+  std::vector<float> divisors(config.n_rot / 2, 1.0f);
+  WeightLoader loader(file, nullptr);
+  if (loader.Has("rope_freqs.weight")) divisors = loader.Vector("rope_freqs.weight", divisors.size());
+  RopeGeometry rope;
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.n_rot);
+    rope.frequency.push_back(std::pow(config.rope_base, exponent) / static_cast<double>(divisors[i]));
+  }
+  return rope;
+}
+
+CacheGeometry ReadCacheGeometry(const GgufFile& file, const ModelConfig& config) {
+  return {.n_layer = config.n_layer,
+          .n_kv_head = config.n_kv_head,
+          .heads_per_kv = config.heads_per_kv(),
+          .head_dim = config.head_dim,
+          .rope = std::make_shared<const RopeGeometry>(ReadRope(file, config))};
+}
+
 Model Model::Load(const GgufFile& file, ThreadPool& threads) {
   Model model;
   model.config = ReadModelConfig(file);
   const ModelConfig& config = model.config;
-  WeightLoader loader(file, threads);
+  WeightLoader loader(file, &threads);
   model.embedding = loader.Matrix("token_embd.weight", config.n_vocab, config.n_embd);
   if (loader.Has("output.weight")) {
     model.head = loader.Matrix("output.weight", config.n_vocab, config.n_embd);
   }
   model.output_norm = loader.Vector("output_norm.weight", config.n_embd);
-  if (loader.Has("rope_freqs.weight")) {
-    model.rope_factors = loader.Vector("rope_freqs.weight", config.n_rot / 2);
-  }
+  if (loader.Has("rope_freqs.weight")) loader.Vector("rope_freqs.weight", config.n_rot / 2);
+  model.rope = ReadRope(file, config);
   for (std::size_t i = 0; i < config.n_layer; ++i) {
     model.layers.push_back(LoadLayer(loader, config, i));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kv/resolved_method.h"
 #include "llm/gguf.h"
 #include "llm/weight_matrix.h"
 
@@ -36,6 +37,12 @@ struct ModelConfig {
 /// names an architecture or feature that kvant does not run, kCorruptData a missing or absurd value.
 ModelConfig ReadModelConfig(const GgufFile& file);
 
+/// How the model turns its keys: base and, where the file has them, frequency divisors
+/// (rope_freqs.weight). GGUF's llama weights are permuted so that pairs are adjacent.
+RopeGeometry ReadRope(const GgufFile& file, const ModelConfig& config);
+/// What a cache must know of the model.
+CacheGeometry ReadCacheGeometry(const GgufFile& file, const ModelConfig& config);
+
 struct LayerWeights {
   std::vector<float> attn_norm, ffn_norm;  // [n_embd]
   WeightMatrix wq, wk, wv;                 // [n_head * head_dim, n_embd]
@@ -49,7 +56,7 @@ struct Model {
   WeightMatrix embedding;  // [n_vocab, n_embd]
   WeightMatrix head;       // [n_vocab, n_embd]; empty where the embedding is the head (tied)
   std::vector<float> output_norm;
-  std::vector<float> rope_factors;  // [n_rot / 2] divisors of the frequencies; empty: all 1
+  RopeGeometry rope;
   std::vector<LayerWeights> layers;
 
   const WeightMatrix& output_head() const { return head.n_rows() != 0 ? head : embedding; }

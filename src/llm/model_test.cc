@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -125,7 +127,10 @@ TEST(Model, ReadsItsGeometry) {
   EXPECT_EQ(c.rope_base, 10000.0) << "where the file does not say";
   EXPECT_EQ(model.layers.size(), 2u);
   EXPECT_EQ(&model.output_head(), &model.embedding) << "tied";
-  EXPECT_TRUE(model.rope_factors.empty());
+  ASSERT_EQ(model.rope.n_pair(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(model.rope.frequency[static_cast<std::size_t>(i)], std::pow(10000.0, -i / 4.0));
+  }
 }
 
 TEST(Model, TakesWhatTheFileSaysInsteadOfDefaults) {
@@ -149,7 +154,9 @@ TEST(Model, TakesWhatTheFileSaysInsteadOfDefaults) {
   EXPECT_EQ(model.config.n_rot, 4u);
   EXPECT_EQ(model.config.rope_base, 500000.0);
   EXPECT_EQ(&model.output_head(), &model.head);
-  EXPECT_EQ(model.rope_factors, std::vector<float>(2, 0.25f));
+  ASSERT_EQ(model.rope.n_pair(), 2u);
+  EXPECT_DOUBLE_EQ(model.rope.frequency[0], 1 / 0.25);
+  EXPECT_DOUBLE_EQ(model.rope.frequency[1], std::pow(500000.0, -0.5) / 0.25);
 }
 
 TEST(Model, TrailingDimensionsOfOneSayNothing) {

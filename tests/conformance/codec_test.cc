@@ -39,16 +39,22 @@ class GuardedBytes {
 
 struct Case {
   const CodecRecord* codec;
+  std::string options;
   std::size_t head_dim;
 };
 
 class CodecTest : public testing::TestWithParam<Case> {
  protected:
   CodecTest() : codec_(*GetParam().codec), head_dim_(GetParam().head_dim) {
-    config_ = codec_.parse_config({});
+    for (const Side side : {Side::kKey, Side::kValue}) {
+      configs_.push_back(BindCodec(codec_, std::string_view(GetParam().options),
+                                   {.side = side, .layer = 3, .head_dim = head_dim_}));
+    }
   }
 
-  std::size_t Bytes(Side side) const { return codec_.geometry(side, head_dim_, *config_).bytes; }
+  const CodecConfig& Config(Side side) const { return *configs_[side == Side::kKey ? 0 : 1]; }
+  BlockGeometry Geometry(Side side) const { return codec_.geometry(side, head_dim_, Config(side)); }
+  std::size_t Bytes(Side side) const { return Geometry(side).bytes; }
 
   std::vector<float> RandomRows(std::size_t n_rows, double sigma = 1.0) {
     std::vector<float> rows(n_rows * head_dim_);
@@ -58,24 +64,20 @@ class CodecTest : public testing::TestWithParam<Case> {
 
   std::size_t Encode(const KernelSet& set, Side side, const float* rows, std::size_t n,
                      std::size_t first, std::byte* block) const {
-    return set.encode(side, {.config = config_.get(),
-                             .state = nullptr,
+    return set.encode(side, {.config = &Config(side),
                              .head_dim = head_dim_,
                              .rows = rows,
                              .row_stride = head_dim_,
                              .n_rows = n,
                              .first = first,
-                             .position = 0,
                              .block = block});
   }
 
   // Decoded side as rows [64, head_dim] whatever the tile order.
   std::vector<float> Decode(const KernelSet& set, Side side, const std::byte* block) const {
     GuardedBytes tile(kBlockTokens * head_dim_ * sizeof(float));
-    set.decode(side, {.config = config_.get(),
-                      .state = nullptr,
+    set.decode(side, {.config = &Config(side),
                       .head_dim = head_dim_,
-                      .position = 0,
                       .block = block,
                       .tile = tile.floats()});
     std::vector<float> rows(kBlockTokens * head_dim_);
@@ -88,15 +90,47 @@ class CodecTest : public testing::TestWithParam<Case> {
     return rows;
   }
 
+  static double SquaredError(const std::vector<float>& a, const std::vector<float>& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+      sum += difference * difference;
+    }
+    return sum;
+  }
+
+  std::size_t QueryBytes() const {
+    return codec_.query_bytes == nullptr ? head_dim_ * sizeof(float)
+                                         : codec_.query_bytes(head_dim_, Config(Side::kKey));
+  }
+
+  void PrepareQueries(const KernelSet& set, const std::vector<float>& query, GuardedBytes& out) const {
+    if (set.prepare_query == nullptr) {
+      std::memcpy(out.data(), query.data(), query.size() * sizeof(float));
+      return;
+    }
+    set.prepare_query({.config = &Config(Side::kKey),
+                       .head_dim = head_dim_,
+                       .query = query.data(),
+                       .n_query = query.size() / head_dim_,
+                       .prepared = out.data()});
+  }
+
+  // Roundings that a transform of both sides adds, times how much larger |q| |k| is than sum |q k|.
+  double TransformRoundings() const {
+    if (codec_.query_bytes == nullptr) return 0;
+    return 3 * 2 * (std::log2(static_cast<double>(head_dim_)) + 4);
+  }
+
   const CodecRecord& codec_;
   std::size_t head_dim_;
-  std::shared_ptr<const CodecConfig> config_;
+  std::vector<std::shared_ptr<const CodecConfig>> configs_;
   SplitMix64 rng_ = test::TestRng();
 };
 
 TEST_P(CodecTest, GeometryIsSane) {
   for (const Side side : {Side::kKey, Side::kValue}) {
-    const BlockGeometry geometry = codec_.geometry(side, head_dim_, *config_);
+    const BlockGeometry geometry = Geometry(side);
     EXPECT_EQ(geometry.bytes % 64, 0u);
     std::uint64_t end = 0;
     for (std::size_t i = 0; i < geometry.n_segments; ++i) {
@@ -128,7 +162,12 @@ TEST_P(CodecTest, EveryKernelWritesTheSameBytes) {
   }
 }
 
+// What was decoded encodes to the same bytes. A row with a coordinate far beyond the last level, or with few
+// coordinates, changes its length by being coded and may get other codes once more, and scalar=norm shrinks a
+// row a little at each pass: then the second pass must at least not add an error of its own.
 TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
+  const bool settles = codec_.storage == StorageKind::kExact ||
+                       (GetParam().options.empty() && head_dim_ >= 64);
   for (const double sigma : {1e-6, 1e-3, 1.0, 1000.0}) {
     const std::vector<float> rows = RandomRows(kBlockTokens, sigma);
     for (const Side side : {Side::kKey, Side::kValue}) {
@@ -139,8 +178,35 @@ TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
       Encode(set, side, rows.data(), kBlockTokens, 0, first.data());
       const std::vector<float> decoded = Decode(set, side, first.data());
       Encode(set, side, decoded.data(), kBlockTokens, 0, second.data());
-      EXPECT_TRUE(first.copy() == second.copy()) << "sigma " << sigma;
+      EXPECT_TRUE(!settles || first.copy() == second.copy()) << "sigma " << sigma;
+      EXPECT_LE(SquaredError(rows, Decode(set, side, second.data())),
+                (head_dim_ >= 64 ? 1.5 : 3.0) * SquaredError(rows, decoded))
+          << "sigma " << sigma;
     }
+  }
+}
+
+// Files and tests use the canonical order; both directions lose nothing, and rows stand token by token.
+TEST_P(CodecTest, TheCanonicalOrderIsABijection) {
+  for (const Side side : {Side::kKey, Side::kValue}) {
+    const std::vector<float> rows = RandomRows(kBlockTokens);
+    GuardedBytes block(Bytes(side)), canonical(Bytes(side)), back(Bytes(side)), other(Bytes(side));
+    Encode(codec_.kernels()[0], side, rows.data(), kBlockTokens, 0, block.data());
+    codec_.to_canonical(side, Config(side), head_dim_, block.data(), canonical.data());
+    codec_.from_canonical(side, Config(side), head_dim_, canonical.data(), back.data());
+    EXPECT_TRUE(back.copy() == block.copy());
+    // A changed last token changes the end of the rows alone.
+    std::vector<float> changed = rows;
+    for (std::size_t d = 0; d < head_dim_; ++d) changed[63 * head_dim_ + d] *= -1;
+    Encode(codec_.kernels()[0], side, changed.data(), kBlockTokens, 0, block.data());
+    codec_.to_canonical(side, Config(side), head_dim_, block.data(), other.data());
+    const std::vector<std::byte> a = canonical.copy();
+    const std::vector<std::byte> b = other.copy();
+    const std::size_t first = static_cast<std::size_t>(
+        std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
+    // 63 of 64 rows come before, less what a row shares with a last byte.
+    EXPECT_GE(first + 1, 63 * (Geometry(side).segments[0].bytes / kBlockTokens / 2));
+    EXPECT_LT(first, a.size());
   }
 }
 
@@ -172,7 +238,6 @@ TEST_P(CodecTest, RowsWrittenInPortionsTouchNothingElse) {
 }
 
 TEST_P(CodecTest, ScoresMatchPlainDotProductsOfTheDecodedRows) {
-  if (codec_.query_bytes != nullptr) GTEST_SKIP() << "this codec prepares its queries; see its own test";
   constexpr std::size_t kBlocks = 3;
   for (std::size_t n_query = 1; n_query <= 9; ++n_query) {
     const std::vector<float> query = RandomRows(n_query);
@@ -189,14 +254,12 @@ TEST_P(CodecTest, ScoresMatchPlainDotProductsOfTheDecodedRows) {
         decoded.push_back(Decode(set, Side::kKey, pointers[b]));
       }
       GuardedBytes scores(n_query * kBlocks * kBlockTokens * sizeof(float));
-      GuardedBytes guarded_query(query.size() * sizeof(float));
-      std::memcpy(guarded_query.data(), query.data(), query.size() * sizeof(float));
-      set.score({.config = config_.get(),
-                 .state = nullptr,
+      GuardedBytes guarded_query(n_query * QueryBytes());
+      PrepareQueries(set, query, guarded_query);
+      set.score({.config = &Config(Side::kKey),
                  .head_dim = head_dim_,
                  .blocks = pointers.data(),
                  .n_blocks = kBlocks,
-                 .position = 0,
                  .query = guarded_query.data(),
                  .n_query = n_query,
                  .scores = scores.floats(),
@@ -211,9 +274,11 @@ TEST_P(CodecTest, ScoresMatchPlainDotProductsOfTheDecodedRows) {
             want += product;
             magnitude += std::abs(product);
           }
-          // A chain of d roundings: |error| <= d * 2^-24 * sum |q k| (Higham, section 3.1).
+          // A chain of d roundings: |error| <= d * 2^-24 * sum |q k| (Higham, section 3.1); a scalar and
+          // a transform of both sides (log2(d) + 4 roundings each) act on |q| |k| <= 3 sum |q k| here.
           const double got = scores.floats()[r * kBlocks * kBlockTokens + t];
-          ASSERT_NEAR(got, want, static_cast<double>(head_dim_) * 0x1p-24 * magnitude * 1.01)
+          const double roundings = static_cast<double>(head_dim_) + TransformRoundings();
+          ASSERT_NEAR(got, want, roundings * 0x1p-24 * magnitude * 1.01)
               << IsaName(set.isa) << ", query " << r << ", token " << t;
         }
       }
@@ -222,7 +287,6 @@ TEST_P(CodecTest, ScoresMatchPlainDotProductsOfTheDecodedRows) {
 }
 
 TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
-  if (codec_.finish_output != nullptr) GTEST_SKIP() << "this codec transforms outputs; see its own test";
   constexpr std::size_t kBlocks = 2;
   for (std::size_t n_query = 1; n_query <= 9; ++n_query) {
     for (const KernelSet& set : codec_.kernels()) {
@@ -246,10 +310,11 @@ TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
       for (std::size_t i = 0; i < n_query * kBlocks; ++i) {
         rescale.floats()[i] = static_cast<float>(rng_.Uniform());
       }
-      const std::vector<float> start = RandomRows(n_query);
+      std::vector<float> start = RandomRows(n_query);
+      // An output that the codec transforms starts from zero; the second block rescales the first's sum.
+      if (set.finish_output != nullptr) std::fill(start.begin(), start.end(), 0.0f);
       std::memcpy(output.data(), start.data(), start.size() * sizeof(float));
-      set.accumulate({.config = config_.get(),
-                      .state = nullptr,
+      set.accumulate({.config = &Config(Side::kValue),
                       .head_dim = head_dim_,
                       .blocks = pointers.data(),
                       .n_blocks = kBlocks,
@@ -259,6 +324,9 @@ TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
                       .rescale_stride = kBlocks,
                       .n_query = n_query,
                       .output = output.floats()});
+      for (std::size_t r = 0; r < n_query && set.finish_output != nullptr; ++r) {
+        set.finish_output(Config(Side::kValue), head_dim_, output.floats() + r * head_dim_);
+      }
       for (std::size_t r = 0; r < n_query; ++r) {
         for (std::size_t d = 0; d < head_dim_; ++d) {
           double want = start[r * head_dim_ + d];
@@ -273,8 +341,10 @@ TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
               magnitude += std::abs(product);
             }
           }
-          // At most 130 roundings in the chain, each relative to a partial sum <= magnitude.
-          ASSERT_NEAR(output.floats()[r * head_dim_ + d], want, 130 * 0x1p-24 * magnitude)
+          // At most 130 roundings in the chain, each relative to a partial sum <= magnitude. A transform
+          // takes each channel from all of them, whose magnitudes are alike here.
+          const double roundings = set.finish_output == nullptr ? 130 : 3 * (130 + TransformRoundings());
+          ASSERT_NEAR(output.floats()[r * head_dim_ + d], want, roundings * 0x1p-24 * magnitude)
               << IsaName(set.isa) << ", query " << r << ", dimension " << d;
         }
       }
@@ -325,15 +395,23 @@ TEST_P(CodecTest, OddInputsSurvive) {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const CodecRecord* codec : Codecs()) {
-    for (const std::size_t head_dim : kHeadDims) {
-      if (codec->refuse_head_dim(head_dim).empty()) cases.push_back({codec, head_dim});
+    std::vector<std::string> options = {""};
+    options.insert(options.end(), codec->variants.begin(), codec->variants.end());
+    for (const std::string& text : options) {
+      for (const std::size_t head_dim : kHeadDims) {
+        if (codec->refuse_head_dim(head_dim).empty()) cases.push_back({codec, text, head_dim});
+      }
     }
   }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, CodecTest, testing::ValuesIn(AllCases()), [](const auto& info) {
-  return std::string(info.param.codec->name) + "_d" + std::to_string(info.param.head_dim);
+  std::string name = std::string(info.param.codec->name) + "_" + info.param.options;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name + "_d" + std::to_string(info.param.head_dim);
 });
 
 TEST(Registry, NamesAreUniqueAndEveryPresetParses) {

@@ -70,7 +70,8 @@ std::vector<float> KvRig::Run(KvCache& cache, const RandomSequence& sequence, st
     const std::size_t n = std::min(chunk, end - first);
     std::vector<float> step(n * g.n_layer * row);
     for (std::size_t layer = 0; layer < g.n_layer; ++layer) {
-      cache.Append(layer, n, sequence.keys(layer, first), sequence.values(layer, first));
+      cache.Append(layer, n, sequence.keys(layer, first), sequence.values(layer, first),
+                   sequence.queries(layer, first));
       std::vector<float> output(n * row);
       attention.Attend({.cache = &cache,
                         .layer = layer,
@@ -85,6 +86,7 @@ std::vector<float> KvRig::Run(KvCache& cache, const RandomSequence& sequence, st
         std::copy_n(output.data() + token * row, row,
                     step.data() + (token * g.n_layer + layer) * row);
       }
+      if (layer % 2 == 0) cache.FinishLayer(layer, first + n);  // Commit finishes the others
     }
     cache.Commit(first + n);
     outputs.insert(outputs.end(), step.begin(), step.end());

@@ -37,10 +37,7 @@ class TinyRunner {
         model(Model::Load(file, threads)),
         method(std::make_shared<const Method>(
             ParseMethodSpec(options.spec),
-            CacheGeometry{.n_layer = model.config.n_layer,
-                          .n_kv_head = model.config.n_kv_head,
-                          .heads_per_kv = model.config.heads_per_kv(),
-                          .head_dim = model.config.head_dim})),
+            ReadCacheGeometry(file, model.config))),
         pool(0),
         cache(method, &pool, options.isa),
         forward(model, *method, options.isa, threads, options.max_chunk, options.exact) {}

@@ -91,3 +91,78 @@ inline float ReduceMax(Vec a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+
+struct VecU {
+  __m256i lo, hi;
+};
+
+inline __m256i LoadBits256(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+inline VecU LoadU32(const std::uint32_t* p) { return {LoadBits256(p), LoadBits256(p + 8)}; }
+inline void StoreU32(std::uint32_t* p, VecU a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+inline VecU Set1U32(std::uint32_t x) {
+  const __m256i v = _mm256_set1_epi32(static_cast<int>(x));
+  return {v, v};
+}
+template <int kBits>
+inline VecU ShiftRight(VecU a) {
+  return {_mm256_srli_epi32(a.lo, kBits), _mm256_srli_epi32(a.hi, kBits)};
+}
+template <int kBits>
+inline VecU ShiftLeft(VecU a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
+inline VecU ShiftRightBy(VecU a, unsigned bits) {
+  const __m128i count = _mm_cvtsi32_si128(static_cast<int>(bits));
+  return {_mm256_srl_epi32(a.lo, count), _mm256_srl_epi32(a.hi, count)};
+}
+inline VecU And(VecU a, VecU b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+inline VecU Or(VecU a, VecU b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+inline __m256i CountAbove8(__m256 a, __m256 bound, __m256i count) {
+  return _mm256_sub_epi32(count, _mm256_castps_si256(_mm256_cmp_ps(bound, a, _CMP_LT_OQ)));
+}
+inline VecU CountAbove(Vec a, Vec bound, VecU count) {
+  return {CountAbove8(a.lo, bound.lo, count.lo), CountAbove8(a.hi, bound.hi, count.hi)};
+}
+// A permute reads three bits of the index; the fourth chooses between the halves of the table.
+inline __m256 Lookup16x8(Vec table, __m256i index) {
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.lo, index),
+                          _mm256_permutevar8x32_ps(table.hi, index),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
+inline Vec Lookup16(Vec table, VecU index) {
+  return {Lookup16x8(table, index.lo), Lookup16x8(table, index.hi)};
+}
+inline Vec Gather(const float* table, VecU index) {
+  return {_mm256_i32gather_ps(table, index.lo, 4), _mm256_i32gather_ps(table, index.hi, 4)};
+}
+template <int kStride>
+inline __m256 Butterfly8(__m256 a) {
+  __m256 other;
+  if constexpr (kStride == 1) {
+    other = _mm256_permute_ps(a, 0xb1);
+  } else if constexpr (kStride == 2) {
+    other = _mm256_permute_ps(a, 0x4e);
+  } else {
+    other = _mm256_permute2f128_ps(a, a, 1);
+  }
+  constexpr int kUpper = kStride == 1 ? 0xaa : kStride == 2 ? 0xcc : 0xf0;
+  return _mm256_blend_ps(_mm256_add_ps(a, other), _mm256_sub_ps(other, a), kUpper);
+}
+template <int kStride>
+inline Vec Butterfly(Vec a) {
+  static_assert(kStride == 1 || kStride == 2 || kStride == 4 || kStride == 8);
+  if constexpr (kStride == 8) {
+    return {_mm256_add_ps(a.lo, a.hi), _mm256_sub_ps(a.lo, a.hi)};
+  } else {
+    return {Butterfly8<kStride>(a.lo), Butterfly8<kStride>(a.hi)};
+  }
+}

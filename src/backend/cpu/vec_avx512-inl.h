@@ -75,3 +75,52 @@ inline float ReduceMax(Vec a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+
+struct VecU {
+  __m512i v;
+};
+
+inline VecU LoadU32(const std::uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void StoreU32(std::uint32_t* p, VecU a) { _mm512_storeu_si512(p, a.v); }
+inline VecU Set1U32(std::uint32_t x) { return {_mm512_set1_epi32(static_cast<int>(x))}; }
+template <int kBits>
+inline VecU ShiftRight(VecU a) {
+  return {_mm512_srli_epi32(a.v, kBits)};
+}
+template <int kBits>
+inline VecU ShiftLeft(VecU a) {
+  return {_mm512_slli_epi32(a.v, kBits)};
+}
+inline VecU ShiftRightBy(VecU a, unsigned bits) {
+  return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
+}
+inline VecU And(VecU a, VecU b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline VecU Or(VecU a, VecU b) { return {_mm512_or_si512(a.v, b.v)}; }
+inline VecU CountAbove(Vec a, Vec bound, VecU count) {
+  return {_mm512_mask_add_epi32(count.v, _mm512_cmp_ps_mask(bound.v, a.v, _CMP_LT_OQ), count.v,
+                                _mm512_set1_epi32(1))};
+}
+inline Vec Lookup16(Vec table, VecU index) { return {_mm512_permutexvar_ps(index.v, table.v)}; }
+inline Vec Gather(const float* table, VecU index) {
+  return {_mm512_i32gather_ps(index.v, table, 4)};
+}
+template <int kStride>
+inline Vec Butterfly(Vec a) {
+  static_assert(kStride == 1 || kStride == 2 || kStride == 4 || kStride == 8);
+  __m512 other;
+  __mmask16 upper;
+  if constexpr (kStride == 1) {
+    other = _mm512_permute_ps(a.v, 0xb1);
+    upper = 0xaaaa;
+  } else if constexpr (kStride == 2) {
+    other = _mm512_permute_ps(a.v, 0x4e);
+    upper = 0xcccc;
+  } else if constexpr (kStride == 4) {
+    other = _mm512_shuffle_f32x4(a.v, a.v, 0xb1);
+    upper = 0xf0f0;
+  } else {
+    other = _mm512_shuffle_f32x4(a.v, a.v, 0x4e);
+    upper = 0xff00;
+  }
+  return {_mm512_mask_sub_ps(_mm512_add_ps(a.v, other), upper, other, a.v)};
+}

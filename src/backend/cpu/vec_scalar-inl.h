@@ -111,3 +111,75 @@ inline float ReduceMax(Vec a) {
   }
   return a.lane[0];
 }
+
+// VecU, sixteen unsigned 32-bit numbers: packed codes on their way to a table.
+struct VecU {
+  std::uint32_t lane[16];
+};
+
+inline VecU LoadU32(const std::uint32_t* p) {
+  VecU r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = p[i];
+  return r;
+}
+inline void StoreU32(std::uint32_t* p, VecU a) {
+  for (int i = 0; i < 16; ++i) p[i] = a.lane[i];
+}
+inline VecU Set1U32(std::uint32_t x) {
+  VecU r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = x;
+  return r;
+}
+template <int kBits>
+inline VecU ShiftRight(VecU a) {
+  for (int i = 0; i < 16; ++i) a.lane[i] >>= kBits;
+  return a;
+}
+template <int kBits>
+inline VecU ShiftLeft(VecU a) {
+  for (int i = 0; i < 16; ++i) a.lane[i] <<= kBits;
+  return a;
+}
+// By a number of bits (0 to 31) known at run time.
+inline VecU ShiftRightBy(VecU a, unsigned bits) {
+  for (int i = 0; i < 16; ++i) a.lane[i] >>= bits;
+  return a;
+}
+inline VecU And(VecU a, VecU b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] &= b.lane[i];
+  return a;
+}
+inline VecU Or(VecU a, VecU b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] |= b.lane[i];
+  return a;
+}
+// Lane by lane: count + (bound < a ? 1 : 0).
+inline VecU CountAbove(Vec a, Vec bound, VecU count) {
+  for (int i = 0; i < 16; ++i) count.lane[i] += bound.lane[i] < a.lane[i] ? 1 : 0;
+  return count;
+}
+// table[low four bits of the index]: the sixteen floats of a register.
+inline Vec Lookup16(Vec table, VecU index) {
+  Vec r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = table.lane[index.lane[i] & 15];
+  return r;
+}
+// table[index]: any number of floats in memory; every index must be inside.
+inline Vec Gather(const float* table, VecU index) {
+  Vec r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = table[index.lane[i]];
+  return r;
+}
+// One stage of a Hadamard transform inside a Vec: lanes i and i + kStride (bit kStride of i clear) become
+// their sum and their difference.
+template <int kStride>
+inline Vec Butterfly(Vec a) {
+  for (int i = 0; i < 16; ++i) {
+    if ((i & kStride) != 0) continue;
+    const float x = a.lane[i];
+    const float y = a.lane[i + kStride];
+    a.lane[i] = x + y;
+    a.lane[i + kStride] = x - y;
+  }
+  return a;
+}

@@ -50,6 +50,10 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
     worker.key_tile = Buffer<float>(head_dim * kBlockTokens, kTag);
     worker.value_tile = Buffer<float>(kBlockTokens * head_dim, kTag);
     worker.prepared = Buffer<std::byte>(heads * query_bytes, kTag);
+    if (method.spec().key_transform.active()) {
+      worker.transformed = Buffer<float>(heads * head_dim, kTag);
+      worker.bias = Buffer<float>(heads * kRunBlocks, kTag);
+    }
     workers_.push_back(std::move(worker));
   }
   const std::size_t n_partial = geometry_.n_kv_head * kMaxSplits * heads;
@@ -99,9 +103,7 @@ void Attention::ExpandSinks(const Head& head, float* key_tile, float* value_tile
     std::copy_n(from, bytes, block.data());
     KernelSetOf(*key.codec, isa_)
         .decode(Side::kValue, {.config = key.config.get(),
-                               .state = nullptr,
                                .head_dim = head_dim,
-                               .position = 0,
                                .block = block.data(),
                                .tile = rows.data()});
     for (std::size_t token = 0; token < sink; ++token) {
@@ -122,7 +124,7 @@ std::string Attention::PathName(const Method& method) const {
   const std::string codecs = layer.key.codec == layer.value.codec
                                  ? std::string(layer.key.codec->name)
                                  : fmt::format("{}+{}", layer.key.codec->name, layer.value.codec->name);
-  return fmt::format("attend/{}/{}", codecs, IsaName(isa_));
+  return fmt::format("attend{}/{}/{}", layer.dequantize ? "-dequantized" : "", codecs, IsaName(isa_));
 }
 
 std::uint64_t Attention::scratch_bytes() const {
@@ -133,8 +135,9 @@ std::uint64_t Attention::scratch_bytes() const {
           &w.total_sum, &w.key_tile, &w.value_tile}) {
       bytes += buffer->bytes();
     }
-    bytes += w.prepared.bytes();
+    bytes += w.prepared.bytes() + w.transformed.bytes() + w.bias.bytes();
   }
+  bytes += rebuilt_.bytes();
   return bytes;
 }
 

@@ -14,6 +14,12 @@
 // a query, so with exact codecs (fp16, bf16) decode, prefill in any chunking and any number of threads
 // agree bit for bit. Codecs that score from codes agree within their stated tolerance; `exact` sends
 // every query through the tile path, which makes them agree bit for bit too.
+//
+// Key transform. Packed keys are coded as (k - mean) / lambda: the decode path multiplies the query by
+// lambda and adds q . mean to the scores of each block; the tile path undoes it on the tile.
+//
+// `read=dequantize` is the published system's way, kept as a measured baseline: at every decode step the
+// whole packed key history of a layer is rebuilt as 16-bit rows, which are then attended.
 #pragma once
 
 #include <cstddef>
@@ -72,14 +78,19 @@ class Attention {
     Buffer<float> key_tile;    // [head_dim, 64]
     Buffer<float> value_tile;  // [64, head_dim]
     Buffer<std::byte> prepared;
+    Buffer<float> transformed;  // [heads_per_kv, head_dim] queries for packed keys
+    Buffer<float> bias;         // [heads_per_kv, kRunBlocks]
   };
   struct Head;  // the KV head at hand: its tables, methods and arguments
 
   void Decode(const AttendArgs& args, ThreadPool& threads);
   void DecodeSplit(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
                    const MergeArgs& result);
+  void DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+                    const MergeArgs& result);
   void DecodeRun(const Head& head, std::size_t begin, std::size_t n_blocks, bool packed,
                  Worker& worker, const MergeArgs& result);
+  void RebuildKeys(const AttendArgs& args, ThreadPool& threads);
   void DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result);
   void MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits);
   MergeArgs SplitResult(std::size_t kv_head, std::size_t split);
@@ -91,7 +102,7 @@ class Attention {
   /// Sink rows as floats into the first columns of a key tile and the first rows of a value tile.
   void ExpandSinks(const Head& head, float* key_tile, float* value_tile) const;
   void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
-  void PrepareQuery(const Head& head, Worker& worker) const;
+  void PrepareQuery(const Head& head, std::size_t block, Worker& worker) const;
 
   CacheGeometry geometry_;
   Isa isa_;
@@ -101,6 +112,10 @@ class Attention {
   Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]
   Buffer<float> split_max_;     // [n_kv_head, kMaxSplits, heads_per_kv]
   Buffer<float> split_sum_;
+  // read=dequantize: exact key sides of a layer's packed blocks, by (KV head, block). Grows with the context,
+  // as it did in the published system; empty for every other method.
+  Buffer<std::byte> rebuilt_;
+  std::size_t n_rebuilt_ = 0;  // blocks of one head
 };
 
 }  // namespace kvant

@@ -34,10 +34,10 @@ struct Attention::Head {
     const BlockRef& ref = packed ? table->blocks[block].packed : table->blocks[block].exact;
     return ref.data() + (which == Side::kKey ? 0 : side(Side::kKey, packed).geometry.bytes);
   }
-  const std::byte* state(Side which, bool packed) const {
-    if (!packed || side(which, packed).state_bytes == 0) return nullptr;
-    const std::uint64_t key_bytes = BlockPool::RoundedBytes(method->key.state_bytes);
-    return table->state.data() + (which == Side::kKey ? 0 : key_bytes);
+  /// The key transform of packed rows; nullptr where there is none.
+  const KeyTransform* transform() const { return method->transform.get(); }
+  const float* version(std::size_t block) const {
+    return table->version(method->transform->VersionOf(block));
   }
 };
 

@@ -25,6 +25,7 @@ struct SoftmaxArgs {
   float* sum;      // [n_rows] running sum of weights; 0 at the start
   float* rescale;  // [n_rows, rescale_stride]
   std::size_t rescale_stride;
+  const float* bias = nullptr;  // [n_rows, n_blocks] added to the scores of a block; nullptr: none
 };
 
 /// Adds one split's result to the total: both are scaled to the larger maximum. Rows whose part saw no

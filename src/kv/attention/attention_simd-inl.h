@@ -9,9 +9,12 @@ inline float Exp2Scalar(float x) {
   return lanes[0];
 }
 
-inline void SoftmaxBlock(float* scores, float* max, float* sum, float* rescale) {
+inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* sum, float* rescale) {
   Vec s[4];
   for (int i = 0; i < 4; ++i) s[i] = Load(scores + i * 16);
+  if (bias != nullptr) {
+    for (int i = 0; i < 4; ++i) s[i] = Add(s[i], Set1(*bias));
+  }
   const float block_max = ReduceMax(Max(Max(s[0], s[1]), Max(s[2], s[3])));
   const float new_max = block_max > *max ? block_max : *max;
   if (new_max == -INFINITY) {
@@ -33,7 +36,8 @@ inline void SoftmaxBlock(float* scores, float* max, float* sum, float* rescale) 
 inline void Softmax(const SoftmaxArgs& a) noexcept {
   for (std::size_t r = 0; r < a.n_rows; ++r) {
     for (std::size_t b = 0; b < a.n_blocks; ++b) {
-      SoftmaxBlock(a.scores + r * a.stride + b * 64, a.max + r, a.sum + r,
+      SoftmaxBlock(a.scores + r * a.stride + b * 64,
+                   a.bias == nullptr ? nullptr : a.bias + r * a.n_blocks + b, a.max + r, a.sum + r,
                    a.rescale + r * a.rescale_stride + b);
     }
   }

@@ -36,6 +36,7 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   const std::size_t n_blocks = args.first_position / kBlockTokens + 1;
   const std::size_t per_split = SplitBlocks(n_blocks);
   const std::size_t n_splits = (n_blocks + per_split - 1) / per_split;
+  if (args.cache->method().layer(args.layer).dequantize) RebuildKeys(args, threads);
   const auto attend = [&](std::size_t item, std::size_t thread) {
     const std::size_t split = item / geometry_.n_kv_head;
     const std::size_t kv_head = item % geometry_.n_kv_head;
@@ -49,15 +50,22 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   }
 }
 
-void Attention::PrepareQuery(const Head& head, Worker& worker) const {
+// Queries for the packed keys of a run of blocks that share one version of the key transform.
+void Attention::PrepareQuery(const Head& head, std::size_t block, Worker& worker) const {
+  const float* query = worker.query.data();
+  if (head.transform() != nullptr) {
+    head.transform()->TransformQueries(head.version(block), query, geometry_.heads_per_kv,
+                                       worker.transformed.data());
+    query = worker.transformed.data();
+  }
   const SideMethod& key = head.method->key;
-  if (key.codec->query_bytes == nullptr) return;
-  key.codec->prepare_query({.config = key.config.get(),
-                            .state = head.state(Side::kKey, true),
-                            .head_dim = geometry_.head_dim,
-                            .query = worker.query.data(),
-                            .n_query = geometry_.heads_per_kv,
-                            .prepared = worker.prepared.data()});
+  if (key.codec->query_bytes == nullptr || head.method->dequantize) return;
+  KernelSetOf(*key.codec, isa_)
+      .prepare_query({.config = key.config.get(),
+                      .head_dim = geometry_.head_dim,
+                      .query = query,
+                      .n_query = geometry_.heads_per_kv,
+                      .prepared = worker.prepared.data()});
 }
 
 // Packed blocks are a prefix, so a split reads packed blocks, then the sinks that stand for masked
@@ -68,14 +76,11 @@ void Attention::DecodeSplit(const Head& head, std::size_t begin, std::size_t end
   ScaleQuery(head, 0, worker.query.data());
   const std::size_t n_packed = std::clamp(head.PackedBlocks(head.last_position), begin, end);
   if (n_packed > begin) {
-    PrepareQuery(head, worker);
-    for (std::size_t b = begin; b < n_packed; b += kRunBlocks) {
-      DecodeRun(head, b, std::min(kRunBlocks, n_packed - b), true, worker, result);
-    }
+    DecodePacked(head, begin, n_packed, worker, result);
     const SideMethod& value = head.method->value;
-    for (std::size_t r = 0; value.codec->finish_output != nullptr && r < result.n_rows; ++r) {
-      value.codec->finish_output(*value.config, head.state(Side::kValue, true), result.head_dim,
-                                 result.output + r * result.head_dim);
+    const auto finish = KernelSetOf(*value.codec, isa_).finish_output;
+    for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
+      finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
     if (begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
   }
@@ -84,27 +89,79 @@ void Attention::DecodeSplit(const Head& head, std::size_t begin, std::size_t end
   }
 }
 
+// Runs end where the version of the key transform does.
+void Attention::DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+                             const MergeArgs& result) {
+  const KeyTransform* transform = head.transform();
+  for (std::size_t b = begin; b < end;) {
+    std::size_t run_end = std::min(end, b + kRunBlocks);
+    if (transform != nullptr) {
+      while (transform->VersionOf(run_end - 1) != transform->VersionOf(b)) --run_end;
+    }
+    const bool same_version =
+        b != begin && (transform == nullptr || transform->VersionOf(b) == transform->VersionOf(b - 1));
+    if (!same_version) PrepareQuery(head, b, worker);
+    DecodeRun(head, b, run_end - b, true, worker, result);
+    b = run_end;
+  }
+}
+
+// The whole packed key history of the layer back to 16-bit rows, as the published system did at every step.
+void Attention::RebuildKeys(const AttendArgs& args, ThreadPool& threads) {
+  const LayerMethod& method = args.cache->method().layer(args.layer);
+  const std::size_t n_packed =
+      std::min(method.PackedBlocks(args.first_position), BlocksFor(args.first_position + 1));
+  const std::uint64_t bytes = method.exact_key.geometry.bytes;
+  if (n_packed > n_rebuilt_) {
+    rebuilt_ = Buffer<std::byte>(geometry_.n_kv_head * n_packed * bytes, MemoryTag::kScratch);
+    n_rebuilt_ = n_packed;
+  }
+  const auto rebuild = [&](std::size_t item, std::size_t thread) {
+    const std::size_t kv_head = item / n_packed;
+    const std::size_t block = item % n_packed;
+    const Head head(args, kv_head);
+    Worker& worker = workers_[thread];
+    float* tile = worker.key_tile.data();
+    KernelSetOf(*method.key.codec, isa_)
+        .decode(Side::kKey, {.config = method.key.config.get(),
+                             .head_dim = geometry_.head_dim,
+                             .block = head.data(block, Side::kKey, true),
+                             .tile = tile});
+    if (head.transform() != nullptr) head.transform()->Undo(head.version(block), block, tile);
+    KernelSetOf(*method.exact_key.codec, isa_)
+        .store_key_tile(geometry_.head_dim, tile,
+                        rebuilt_.data() + (kv_head * n_rebuilt_ + block) * bytes);
+  };
+  threads.ParallelFor(geometry_.n_kv_head * n_packed, rebuild);
+}
+
 void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blocks, bool packed,
                           Worker& worker, const MergeArgs& result) {
   const std::size_t rows = geometry_.heads_per_kv;
   const std::size_t stride = n_blocks * kBlockTokens;
   std::array<const std::byte*, kRunBlocks> keys, values;
+  const bool rebuilt = packed && head.method->dequantize;
+  const std::uint64_t rebuilt_bytes = head.method->exact_key.geometry.bytes;
   for (std::size_t i = 0; i < n_blocks; ++i) {
-    keys[i] = head.data(begin + i, Side::kKey, packed);
+    keys[i] = rebuilt ? rebuilt_.data() + (head.kv_head * n_rebuilt_ + begin + i) * rebuilt_bytes
+                      : head.data(begin + i, Side::kKey, packed);
     values[i] = head.data(begin + i, Side::kValue, packed);
   }
-  const SideMethod& key = head.side(Side::kKey, packed);
-  const bool prepared = packed && key.codec->query_bytes != nullptr;
+  const bool transformed = packed && !rebuilt && head.transform() != nullptr;
+  if (transformed) {
+    head.transform()->BlockBias(head.version(begin), worker.query.data(), rows, begin, n_blocks,
+                                worker.bias.data());
+  }
+  const SideMethod& key = head.side(Side::kKey, packed && !rebuilt);
+  const float* query = transformed ? worker.transformed.data() : worker.query.data();
+  const bool prepared = packed && !rebuilt && key.codec->query_bytes != nullptr;
   float* scores = worker.scores.data();
   KernelSetOf(*key.codec, isa_)
       .score({.config = key.config.get(),
-              .state = head.state(Side::kKey, packed),
               .head_dim = geometry_.head_dim,
               .blocks = keys.data(),
               .n_blocks = n_blocks,
-              .position = begin * kBlockTokens,
-              .query = prepared ? worker.prepared.data()
-                                : reinterpret_cast<const std::byte*>(worker.query.data()),
+              .query = prepared ? worker.prepared.data() : reinterpret_cast<const std::byte*>(query),
               .n_query = rows,
               .scores = scores,
               .scores_stride = stride});
@@ -123,11 +180,11 @@ void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blo
                      .max = result.max,
                      .sum = result.sum,
                      .rescale = worker.rescale.data(),
-                     .rescale_stride = n_blocks});
+                     .rescale_stride = n_blocks,
+                     .bias = transformed ? worker.bias.data() : nullptr});
   const SideMethod& value = head.side(Side::kValue, packed);
   KernelSetOf(*value.codec, isa_)
       .accumulate({.config = value.config.get(),
-                   .state = head.state(Side::kValue, packed),
                    .head_dim = geometry_.head_dim,
                    .blocks = values.data(),
                    .n_blocks = n_blocks,

@@ -50,12 +50,13 @@ void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Work
     const SideMethod& side = head.side(which, packed);
     KernelSetOf(*side.codec, isa_)
         .decode(which, {.config = side.config.get(),
-                        .state = head.state(which, packed),
                         .head_dim = geometry_.head_dim,
-                        .position = block * kBlockTokens,
                         .block = head.data(block, which, packed),
                         .tile = which == Side::kKey ? worker.key_tile.data()
                                                     : worker.value_tile.data()});
+  }
+  if (packed && head.transform() != nullptr) {
+    head.transform()->Undo(head.version(block), block, worker.key_tile.data());
   }
   if (packed && block == 0 && head.has_sinks()) {
     ExpandSinks(head, worker.key_tile.data(), worker.value_tile.data());

@@ -44,7 +44,8 @@ const KernelSet& avx2::Kernels() {
                                  .encode = &avx2::Encode,
                                  .decode = &avx2::Decode,
                                  .score = &avx2::Score,
-                                 .accumulate = &avx2::Accumulate};
+                                 .accumulate = &avx2::Accumulate,
+                                 .store_key_tile = &avx2::StoreKeyTile};
   return kSet;
 }
 
@@ -54,7 +55,8 @@ const KernelSet& avx512::Kernels() {
                                  .encode = &avx512::Encode,
                                  .decode = &avx512::Decode,
                                  .score = &avx512::Score,
-                                 .accumulate = &avx512::Accumulate};
+                                 .accumulate = &avx512::Accumulate,
+                                 .store_key_tile = &avx512::StoreKeyTile};
   return kSet;
 }
 

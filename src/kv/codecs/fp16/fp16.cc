@@ -29,7 +29,8 @@ std::span<const KernelSet> Kernels() {
        .encode = &scalar::Encode,
        .decode = &scalar::Decode,
        .score = &scalar::Score,
-       .accumulate = &scalar::Accumulate},
+       .accumulate = &scalar::Accumulate,
+       .store_key_tile = &scalar::StoreKeyTile},
 #if defined(__x86_64__)
       avx2::Kernels(),
       avx512::Kernels(),
@@ -50,14 +51,14 @@ const CodecRecord& GetCodec() {
                                       .storage = StorageKind::kExact,
                                       .options = {},
                                       .presets = kPresets,
+                                      .variants = {},
                                       .parse_config = &plain16::ParseConfig,
                                       .refuse_head_dim = &plain16::RefuseHeadDim,
+                                      .bind = nullptr,
                                       .geometry = &plain16::Geometry,
-                                      .state_bytes = nullptr,
-                                      .init_state = nullptr,
                                       .query_bytes = nullptr,
-                                      .prepare_query = nullptr,
-                                      .finish_output = nullptr,
+                                      .to_canonical = &plain16::ToCanonical,
+                                      .from_canonical = &plain16::FromCanonical,
                                       .kernels = &Kernels};
   return kRecord;
 }

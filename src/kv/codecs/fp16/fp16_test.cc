@@ -31,13 +31,11 @@ TEST(Fp16Codec, EveryFiniteNumberIsKeptBitForBit) {
       }
       std::vector<std::uint16_t> block(rows.size());
       const EncodeArgs args = {.config = config.get(),
-                               .state = nullptr,
                                .head_dim = kHeadDim,
                                .rows = rows.data(),
                                .row_stride = kHeadDim,
                                .n_rows = kBlockTokens,
                                .first = 0,
-                               .position = 0,
                                .block = reinterpret_cast<std::byte*>(block.data())};
       ASSERT_EQ(set.encode(Side::kKey, args), kBlockTokens);
       for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -35,6 +35,10 @@ constexpr std::size_t KeyOffset(std::size_t token, std::size_t dim, std::size_t 
 
 BlockGeometry Geometry(Side side, std::size_t head_dim, const CodecConfig& config);
 std::string RefuseHeadDim(std::size_t head_dim);
+void ToCanonical(Side side, const CodecConfig& config, std::size_t head_dim, const std::byte* block,
+                 std::byte* canonical);
+void FromCanonical(Side side, const CodecConfig& config, std::size_t head_dim,
+                   const std::byte* canonical, std::byte* block);
 
 struct Config : CodecConfig {};
 

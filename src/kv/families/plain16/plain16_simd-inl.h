@@ -56,6 +56,15 @@ inline void Decode(Side side, const DecodeArgs& d) noexcept {
   }
 }
 
+inline void StoreKeyTile(std::size_t head_dim, const float* tile, std::byte* block) noexcept {
+  std::uint16_t* out = reinterpret_cast<std::uint16_t*>(block);
+  for (std::size_t group = 0; group < kBlockTokens / 16; ++group) {
+    for (std::size_t i = 0; i < head_dim; ++i) {
+      Format::StoreRow(out + (group * head_dim + i) * 16, Load(tile + i * kBlockTokens + group * 16));
+    }
+  }
+}
+
 // kRows queries against kTiles key tiles of one block, starting at `tile`. One chain of fused
 // multiply-adds over the dimensions for each score: the order of GemmTile, hence its bits.
 template <int kRows, int kTiles>

@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/transforms/key_transform.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace kvant {
+namespace {
+
+constexpr double kFloor = 1e-3;
+constexpr std::size_t kMaxBiasBlocks = 16;
+constexpr std::size_t kMaxHeadDim = 1024;
+
+// No channel counts for less than a thousandth of the largest: a dead one must not get all the weight.
+void RaiseToFloor(std::vector<double>& values) {
+  const double floor = kFloor * *std::max_element(values.begin(), values.end());
+  for (double& value : values) value = std::max(value, floor);
+}
+
+}  // namespace
+
+bool operator==(const KeyTransformSpec& a, const KeyTransformSpec& b) {
+  return a.mean == b.mean && a.refreeze_tokens == b.refreeze_tokens && a.smooth == b.smooth;
+}
+
+std::string KeyMeanText(const KeyTransformSpec& spec) {
+  switch (spec.mean) {
+    case KeyMean::kOff: return "off";
+    case KeyMean::kBlock0: return "block0";
+    case KeyMean::kRefreeze: return fmt::format("refreeze:{}", spec.refreeze_tokens);
+    case KeyMean::kRope: return "rope";
+  }
+  return "unknown";
+}
+
+std::string KeySmoothText(KeySmooth smooth) {
+  switch (smooth) {
+    case KeySmooth::kOff: return "off";
+    case KeySmooth::kBalanced: return "balanced";
+    case KeySmooth::kBalancedPair: return "balanced_pair";
+    case KeySmooth::kSigma: return "sigma";
+    case KeySmooth::kMax: return "max";
+  }
+  return "unknown";
+}
+
+KeyTransform::KeyTransform(const KeyTransformSpec& spec, std::size_t head_dim,
+                           const std::shared_ptr<const RopeGeometry>& rope)
+    : spec_(spec), head_dim_(head_dim), rope_(rope) {
+  KVANT_CHECK(head_dim <= kMaxHeadDim);
+  const bool turns = spec.mean == KeyMean::kRope;
+  const bool pairs = spec.smooth == KeySmooth::kBalancedPair;
+  if ((turns || pairs) && (rope == nullptr || 2 * rope->n_pair() > head_dim)) {
+    Fail(ErrorCode::kUnsupported,
+         "{} needs keys that RoPE turns in pairs of channels, and this model's are not; use k_mean=block0 "
+         "and smooth=balanced",
+         turns ? "k_mean=rope" : "smooth=balanced_pair");
+  }
+  if (turns) phases_ = std::make_shared<const RopePhases>(*rope);
+}
+
+void KeyTransform::AddQueries(const float* queries, std::size_t n, float* energy) const {
+  for (std::size_t row = 0; row < n; ++row) {
+    const float* query = queries + row * head_dim_;
+    for (std::size_t c = 0; c < head_dim_; ++c) energy[c] += query[c] * query[c];
+  }
+}
+
+// Each row is turned back by its position, so that what RoPE added is gone from the mean: by its place in
+// its block first (from a table), then, summed, by the block's.
+std::vector<double> KeyTransform::MeanBeforeRope(const FreezeArgs& args) const {
+  std::vector<double> mean(head_dim_, 0.0);
+  std::vector<double> block_sum(head_dim_, 0.0);
+  const std::size_t n_pair = rope_->n_pair();
+  for (std::size_t row = 0; row < args.n_rows; ++row) {
+    const float* key = args.rows + row * head_dim_;
+    const std::size_t position = args.position + row;
+    const std::size_t token = position % kBlockTokens;
+    for (std::size_t c = 2 * n_pair; c < head_dim_; ++c) mean[c] += static_cast<double>(key[c]);
+    for (std::size_t pair = 0; pair < n_pair; ++pair) {
+      const double cosine = phases_->token_cos(token)[pair];
+      const double sine = phases_->token_sin(token)[pair];
+      const double x = static_cast<double>(key[rope_->first(pair)]);
+      const double y = static_cast<double>(key[rope_->second(pair)]);
+      block_sum[rope_->first(pair)] += x * cosine + y * sine;
+      block_sum[rope_->second(pair)] += y * cosine - x * sine;
+    }
+    if (token + 1 < kBlockTokens && row + 1 < args.n_rows) continue;
+    for (std::size_t pair = 0; pair < n_pair; ++pair) {
+      const double angle = static_cast<double>(position - token) * rope_->frequency[pair];
+      const double cosine = std::cos(angle);
+      const double sine = std::sin(angle);
+      double& x = block_sum[rope_->first(pair)];
+      double& y = block_sum[rope_->second(pair)];
+      mean[rope_->first(pair)] += x * cosine + y * sine;
+      mean[rope_->second(pair)] += y * cosine - x * sine;
+      x = y = 0;
+    }
+  }
+  for (double& value : mean) value /= static_cast<double>(args.n_rows);
+  return mean;
+}
+
+void KeyTransform::FreezeCenter(const FreezeArgs& args, float* center) const {
+  if (spec_.mean == KeyMean::kOff) {
+    std::fill_n(center, head_dim_, 0.0f);
+    return;
+  }
+  if (spec_.mean != KeyMean::kRope) {
+    for (std::size_t c = 0; c < head_dim_; ++c) {
+      double sum = 0;
+      for (std::size_t row = 0; row < args.n_rows; ++row) {
+        sum += static_cast<double>(args.rows[row * head_dim_ + c]);
+      }
+      center[c] = static_cast<float>(sum / static_cast<double>(args.n_rows));
+    }
+    return;
+  }
+  const std::vector<double> mean = MeanBeforeRope(args);
+  for (std::size_t c = 2 * rope_->n_pair(); c < head_dim_; ++c) {
+    center[c] = static_cast<float>(mean[c]);
+  }
+  for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
+    double cosine = 0;
+    double sine = 0;
+    for (std::size_t token = 0; token < kBlockTokens; ++token) {
+      cosine += phases_->token_cos(token)[pair];
+      sine += phases_->token_sin(token)[pair];
+    }
+    const double x = mean[rope_->first(pair)];
+    const double y = mean[rope_->second(pair)];
+    constexpr double kTokens = kBlockTokens;
+    center[rope_->first(pair)] = static_cast<float>((x * cosine - y * sine) / kTokens);
+    center[rope_->second(pair)] = static_cast<float>((x * sine + y * cosine) / kTokens);
+  }
+}
+
+// What smoothing measures of each key channel: rms deviation from the block's mean, or the largest |k|.
+std::vector<double> KeyTransform::KeySpread(const FreezeArgs& args, const float* center) const {
+  std::vector<double> spread(head_dim_, 0.0);
+  std::vector<float> mean(head_dim_);
+  for (std::size_t row = 0; row < args.n_rows; ++row) {
+    const std::size_t position = args.position + row;
+    if (row == 0 || position % kBlockTokens == 0) {
+      BlockMean(center, position / kBlockTokens, mean.data());
+    }
+    for (std::size_t c = 0; c < head_dim_; ++c) {
+      const double key = static_cast<double>(args.rows[row * head_dim_ + c]);
+      const double deviation = key - static_cast<double>(mean[c]);
+      if (spec_.smooth == KeySmooth::kMax) {
+        spread[c] = std::max(spread[c], std::abs(key));
+      } else {
+        spread[c] += deviation * deviation;
+      }
+    }
+  }
+  if (spec_.smooth == KeySmooth::kMax) return spread;
+  for (double& value : spread) value = std::sqrt(value / static_cast<double>(args.n_rows));
+  return spread;
+}
+
+void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* center, float* lambda) const {
+  if (spec_.smooth == KeySmooth::kOff) {
+    std::fill_n(lambda, head_dim_, 1.0f);
+    return;
+  }
+  std::vector<double> spread = KeySpread(args, center);
+  std::vector<double> query(head_dim_, 1.0);
+  for (std::size_t c = 0; needs_queries() && c < head_dim_; ++c) {
+    query[c] = std::sqrt(static_cast<double>(args.energy[c]));
+  }
+  if (spec_.smooth == KeySmooth::kBalancedPair) {
+    for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
+      for (std::vector<double>* values : {&spread, &query}) {
+        double& x = (*values)[rope_->first(pair)];
+        double& y = (*values)[rope_->second(pair)];
+        x = y = std::sqrt((x * x + y * y) / 2);
+      }
+    }
+  }
+  RaiseToFloor(spread);
+  RaiseToFloor(query);
+  double log_sum = 0;
+  bool usable = true;  // all keys or all queries zero: there is nothing to balance
+  for (std::size_t c = 0; c < head_dim_; ++c) {
+    usable &= spread[c] > 0 && query[c] > 0;
+    if (usable) log_sum += std::log(spread[c] / query[c]);
+  }
+  const double scale = usable ? std::exp(log_sum / static_cast<double>(head_dim_)) : 1.0;
+  for (std::size_t c = 0; c < head_dim_; ++c) {
+    lambda[c] = usable ? static_cast<float>(std::sqrt(spread[c] / query[c] / scale)) : 1.0f;
+  }
+}
+
+void KeyTransform::Freeze(const FreezeArgs& args, float* version) const {
+  FreezeCenter(args, version);
+  FreezeLambda(args, version, version + head_dim_);
+}
+
+// R(64 block) center.
+void KeyTransform::TurnToBlock(const float* center, std::size_t block, float* out) const {
+  const std::size_t low = block % RopePhases::kLow;
+  const float* high_cos = phases_->high_cos(block / RopePhases::kLow);
+  const float* high_sin = phases_->high_sin(block / RopePhases::kLow);
+  for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
+    const float x = center[rope_->first(pair)];
+    const float y = center[rope_->second(pair)];
+    const float turned_x = x * high_cos[pair] - y * high_sin[pair];
+    const float turned_y = x * high_sin[pair] + y * high_cos[pair];
+    const float cosine = phases_->low_cos(pair)[low];
+    const float sine = phases_->low_sin(pair)[low];
+    out[rope_->first(pair)] = turned_x * cosine - turned_y * sine;
+    out[rope_->second(pair)] = turned_x * sine + turned_y * cosine;
+  }
+}
+
+void KeyTransform::BlockMean(const float* version, std::size_t block, float* mean) const {
+  std::copy_n(version, head_dim_, mean);
+  if (spec_.mean == KeyMean::kRope) TurnToBlock(version, block, mean);
+}
+
+void KeyTransform::Apply(const float* version, std::size_t block, float* rows) const {
+  std::array<float, kMaxHeadDim> mean;
+  BlockMean(version, block, mean.data());
+  const float* lambda = version + head_dim_;
+  for (std::size_t token = 0; token < kBlockTokens; ++token) {
+    float* row = rows + token * head_dim_;
+    for (std::size_t c = 0; c < head_dim_; ++c) row[c] = (row[c] - mean[c]) / lambda[c];
+  }
+}
+
+void KeyTransform::Undo(const float* version, std::size_t block, float* tile) const {
+  std::array<float, kMaxHeadDim> mean;
+  BlockMean(version, block, mean.data());
+  const float* lambda = version + head_dim_;
+  for (std::size_t c = 0; c < head_dim_; ++c) {
+    float* row = tile + c * kBlockTokens;
+    const float scale = lambda[c];
+    const float shift = mean[c];
+    for (std::size_t token = 0; token < kBlockTokens; ++token) row[token] = row[token] * scale + shift;
+  }
+}
+
+void KeyTransform::TransformQueries(const float* version, const float* query, std::size_t n,
+                                    float* out) const {
+  const float* lambda = version + head_dim_;
+  for (std::size_t row = 0; row < n; ++row) {
+    for (std::size_t c = 0; c < head_dim_; ++c) {
+      out[row * head_dim_ + c] = query[row * head_dim_ + c] * lambda[c];
+    }
+  }
+}
+
+// With q and the turned center as complex numbers of a pair, q . R(64 b) center = Re(conj(q) center e^(i b)):
+// the part that does not depend on b within 64 blocks is computed once, and blocks are the inner loop.
+void KeyTransform::BlockBias(const float* version, const float* query, std::size_t n,
+                             std::size_t first, std::size_t n_blocks, float* bias) const {
+  KVANT_CHECK(n_blocks <= kMaxBiasBlocks);
+  const bool turns = spec_.mean == KeyMean::kRope;
+  const std::size_t n_still = turns ? 2 * rope_->n_pair() : 0;
+  for (std::size_t row = 0; row < n; ++row) {
+    const float* q = query + row * head_dim_;
+    float still = 0;  // channels that do not turn
+    for (std::size_t c = n_still; c < head_dim_; ++c) still += q[c] * version[c];
+    std::fill_n(bias + row * n_blocks, n_blocks, still);
+    for (std::size_t done = 0; turns && done < n_blocks;) {
+      const std::size_t low = (first + done) % RopePhases::kLow;
+      const std::size_t high = (first + done) / RopePhases::kLow;
+      const std::size_t n_run = std::min(n_blocks - done, RopePhases::kLow - low);
+      float* out = bias + row * n_blocks + done;
+      for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
+        const float qx = q[rope_->first(pair)];
+        const float qy = q[rope_->second(pair)];
+        const float cx = version[rope_->first(pair)];
+        const float cy = version[rope_->second(pair)];
+        const float re = qx * cx + qy * cy;
+        const float im = qx * cy - qy * cx;
+        const float turned_re = re * phases_->high_cos(high)[pair] - im * phases_->high_sin(high)[pair];
+        const float turned_im = re * phases_->high_sin(high)[pair] + im * phases_->high_cos(high)[pair];
+        const float* cosine = phases_->low_cos(pair) + low;
+        const float* sine = phases_->low_sin(pair) + low;
+        for (std::size_t b = 0; b < n_run; ++b) out[b] += turned_re * cosine[b] - turned_im * sine[b];
+      }
+      done += n_run;
+    }
+  }
+}
+
+}  // namespace kvant
