@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/kvant/codebook_tables.h"
 #include "apps/kvant/commands.h"
+#include "apps/kvant/distortion.h"
 #include "apps/kvant/options.h"
 #include "base/error.h"
 #include "kv/registry.h"
@@ -17,6 +19,10 @@ namespace {
 struct MethodsOptions {
   CommonOptions common;
   std::size_t head_dim = 128;
+  bool head_dim_given = false;
+  bool codebooks = false;
+  bool distortion = false;
+  std::size_t vectors = 20000;
 };
 
 // Bytes of one token of one KV head with default options, whole blocks.
@@ -95,13 +101,22 @@ int Methods(const MethodsOptions& options) {
   }
   nlohmann::json codecs = nlohmann::json::array();
   for (const CodecRecord* codec : Codecs()) codecs.push_back(Describe(*codec, options.head_dim));
-  const nlohmann::json document = {
+  nlohmann::json document = {
       {"head_dim", options.head_dim}, {"codecs", codecs}, {"policies", nlohmann::json::array()}};
+  if (options.codebooks) document["codebooks"] = CodebookRows(options.head_dim);
+  if (options.distortion) {
+    const std::vector<std::size_t> head_dims = options.head_dim_given
+                                                   ? std::vector{options.head_dim}
+                                                   : std::vector<std::size_t>{64, 128, 256};
+    document["distortion"] = DistortionRows(head_dims, options.vectors, options.common.seed);
+  }
   if (options.common.json) {
     WriteJson(options.common, document);
-  } else {
-    PrintText(document);
+    return 0;
   }
+  if (options.codebooks) fmt::print("{}", CodebookText(document["codebooks"]));
+  if (options.distortion) fmt::print("{}", DistortionText(document["distortion"]));
+  if (!options.codebooks && !options.distortion) PrintText(document);
   return 0;
 }
 
@@ -111,9 +126,24 @@ void AddMethodsCommand(CLI::App& app, Dispatch& dispatch) {
   auto options = std::make_shared<MethodsOptions>();
   CLI::App* command =
       app.add_subcommand("methods", "Presets, codecs, options, kernels and bytes of --kv");
-  command->add_option("--head-dim", options->head_dim, "for the bytes")->capture_default_str();
+  CLI::Option* head_dim =
+      command->add_option("--head-dim", options->head_dim, "for bytes and tables")
+          ->capture_default_str();
+  command->add_flag("--codebooks", options->codebooks, "the tables of the scalar codecs");
+  command->add_flag(
+      "--distortion", options->distortion,
+      "error of the scalar codecs on random vectors, beside theory (head_dim 64, 128, 256 "
+      "unless --head-dim is given)");
+  command->add_option("--vectors", options->vectors, "for --distortion")
+      ->check(CLI::Range(std::size_t{64}, std::size_t{10'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", options->common.seed, "of the random vectors")
+      ->capture_default_str();
   AddJsonOption(*command, options->common);
-  command->callback([options, &dispatch] { dispatch.run = [options] { return Methods(*options); }; });
+  command->callback([options, head_dim, &dispatch] {
+    options->head_dim_given = head_dim->count() > 0;
+    dispatch.run = [options] { return Methods(*options); };
+  });
 }
 
 }  // namespace kvant::cli
