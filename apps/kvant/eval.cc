@@ -26,6 +26,7 @@ struct EvalOptions {
   std::vector<std::size_t> depths;
   std::size_t steps = 512;
   std::size_t chunk = 0;  // 0: by --path
+  std::size_t bucket = 1024;  // positions of one point of the curve
   bool has_steps = false;
 };
 
@@ -178,6 +179,27 @@ nlohmann::json ReferenceJson(const Measured& measured, const Reference& referenc
           {"n", n}};
 }
 
+// Mean KL divergence against position: damage that grows with the distance hides in a mean over all of it.
+nlohmann::json CurveJson(const Measured& measured, std::size_t bucket) {
+  nlohmann::json curve = nlohmann::json::array();
+  for (std::size_t i = 0; i < measured.kld.size();) {
+    const std::size_t first = measured.positions[i];
+    const std::size_t end = (first / bucket + 1) * bucket;
+    double sum = 0;
+    std::size_t n = 0, agree = 0;
+    for (; i < measured.kld.size() && measured.positions[i] < end; ++i, ++n) {
+      sum += measured.kld[i];
+      agree += measured.top1[i] == measured.top1_against[i];
+    }
+    curve.push_back({{"from", first},
+                     {"to", measured.positions[i - 1] + 1},
+                     {"n", n},
+                     {"kld", sum / static_cast<double>(n)},
+                     {"top1_agreement", static_cast<double>(agree) / static_cast<double>(n)}});
+  }
+  return curve;
+}
+
 nlohmann::json ToJson(const Measured& measured, const Evaluation& evaluation,
                       const EvalOptions& options, std::size_t depth, std::size_t chunk,
                       const Reference& reference) {
@@ -206,6 +228,8 @@ nlohmann::json ToJson(const Measured& measured, const Evaluation& evaluation,
   result["kld"] = {{"mean", kld.mean}, {"median", kld.median}, {"p95", kld.p95}, {"p99", kld.p99}};
   // A 99.9th percentile of fewer than 10,000 positions is one of a handful of values.
   if (measured.kld.size() >= 10000) result["kld"]["p999"] = kld.p999;
+  result["kld"]["curve"] = CurveJson(measured, options.bucket);
+  result["packed_tokens"] = evaluation.last_kv().packed_tokens;
   result["top1_agreement"] = agreement;
   result["flip_rate"] = 1 - agreement;
   return result;
@@ -231,6 +255,12 @@ void PrintText(const nlohmann::json& result) {
                result["against"].get<std::string>(), result["kld"]["mean"].get<double>(),
                result["kld"]["median"].get<double>(), result["kld"]["p99"].get<double>(),
                100 * result["top1_agreement"].get<double>());
+    const auto& curve = result["kld"]["curve"];
+    for (std::size_t i = 0; curve.size() > 1 && i < curve.size(); ++i) {
+      fmt::print("  positions {:>6} to {:>6}: KL divergence mean {:.6g}, top-1 agreement {:.2f} %\n",
+                 curve[i]["from"].get<std::size_t>(), curve[i]["to"].get<std::size_t>() - 1,
+                 curve[i]["kld"].get<double>(), 100 * curve[i]["top1_agreement"].get<double>());
+    }
   }
 }
 
@@ -245,6 +275,9 @@ std::size_t ChunkOf(const EvalOptions& options) {
 int Eval(const EvalOptions& options) {
   if (options.text_file.empty() == options.ids_file.empty()) {
     Fail(ErrorCode::kInvalidArgument, "give either --text FILE or --ids FILE");
+  }
+  if (options.bucket == 0) {
+    Fail(ErrorCode::kInvalidArgument, "--bucket 0 is not allowed; give 1 position or more");
   }
   const std::size_t chunk = ChunkOf(options);
   EngineOptions engine_options = options.common.ToEngineOptions();
@@ -300,6 +333,8 @@ void AddEvalCommand(CLI::App& app, Dispatch& dispatch) {
   command->add_option("--path", options->path, "decode (one token a step) or prefill")
       ->capture_default_str();
   command->add_option("--chunk", options->chunk, "tokens a step; overrides --path");
+  command->add_option("--bucket", options->bucket, "positions of one point of the curve of --against")
+      ->capture_default_str();
   command->add_option("--against", options->against, "method to compare with on the same tokens");
   AddModelOptions(*command, options->common);
   AddJsonOption(*command, options->common);
