@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <memory>
 #include <sstream>
 
+#include "apps/kvant/bench_choices.h"
 #include "apps/kvant/commands.h"
 #include "apps/kvant/interrupt.h"
 #include "apps/kvant/options.h"
@@ -27,108 +27,11 @@
 #include "bench/harness/render_text.h"
 #include "bench/harness/result.h"
 #include "bench/harness/schedule.h"
-#include "kv/spec.h"
 
 namespace kvant::cli {
 namespace {
 
 using nlohmann::json;
-
-struct BenchOptions {
-  CommonOptions common;
-  std::string protocol = "honest";
-  std::vector<std::size_t> lengths;
-  std::string arms;
-  std::size_t rounds = 0;
-  bool full = false;
-  std::string out;
-  std::string render;
-  // A process that this command starts for itself: one arm, one length, its memory as JSON.
-  std::string memory_of;
-  std::size_t memory_length = 0, memory_steps = 0;
-  bool has_kv = false;
-};
-
-std::vector<std::string> SplitSpecs(const std::string& text) {
-  std::vector<std::string> specs;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ';');) {
-    const std::size_t begin = part.find_first_not_of(' ');
-    if (begin == std::string::npos) continue;
-    specs.push_back(part.substr(begin, part.find_last_not_of(' ') - begin + 1));
-  }
-  return specs;
-}
-
-// Canonical specs: the protocol's, then those of --arms and --kv that are not there yet. A spec
-// that does not parse is refused here, before anything is loaded.
-std::vector<std::string> ChooseSpecs(const BenchOptions& options, const bench::Protocol& protocol) {
-  std::vector<std::string> wanted = protocol.arms;
-  if (!options.arms.empty()) wanted.resize(1);  // the baseline stays
-  for (const std::string& spec : SplitSpecs(options.arms)) wanted.push_back(spec);
-  if (options.has_kv) wanted.push_back(options.common.kv);
-  std::vector<std::string> specs;
-  for (const std::string& spec : wanted) {
-    const std::string canonical = ParseMethodSpec(spec).ToString();
-    if (std::find(specs.begin(), specs.end(), canonical) == specs.end()) specs.push_back(canonical);
-  }
-  return specs;
-}
-
-// Lengths that were asked for must fit; those of the protocol are taken as far as they do.
-std::vector<std::size_t> ChooseLengths(const BenchOptions& options, const bench::Protocol& protocol,
-                                       std::size_t max_length, bench::ProgressSink& progress) {
-  std::vector<std::size_t> lengths = options.lengths;
-  const bool asked = !lengths.empty();
-  if (!asked) lengths = options.full ? protocol.full_lengths : protocol.lengths;
-  std::sort(lengths.begin(), lengths.end());
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  const auto end = std::upper_bound(lengths.begin(), lengths.end(), max_length);
-  if ((asked && end != lengths.end()) || end == lengths.begin()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "a prompt of {} tokens was asked for; model, --ctx and text allow {} at most beside {} "
-         "decode "
-         "steps",
-         asked ? lengths.back() : lengths.front(), max_length, protocol.decode_steps);
-  }
-  if (end != lengths.end()) {
-    progress.Note(
-        fmt::format("lengths above {} tokens do not fit this model and are left out", max_length));
-    lengths.erase(end, lengths.end());
-  }
-  return lengths;
-}
-
-std::string Quote(const std::string& text) {
-  const bool plain =
-      !text.empty() && text.find_first_of(" ;'\"\\$&|<>*?()`~#!") == std::string::npos;
-  if (plain) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// The command that repeats this run, everything that was chosen for the user written out.
-std::string ReproduceCommand(const BenchOptions& options, const bench::BenchConfig& config,
-                             const bench::Measurements& measured, std::size_t n_threads) {
-  std::string command = fmt::format("kvant bench -m {} --protocol {}", Quote(options.common.model),
-                                    Quote(options.protocol));
-  std::string lengths, arms;
-  for (const std::size_t length : measured.lengths) {
-    lengths += fmt::format("{}{}", lengths.empty() ? "" : ",", length);
-  }
-  for (std::size_t i = 2; i < config.arms.size(); ++i) {
-    arms += (arms.empty() ? "" : ";") + config.arms[i].spec;
-  }
-  command += fmt::format(" --lengths {} --rounds {}", lengths, measured.rounds);
-  if (!arms.empty()) command += " --arms " + Quote(arms);
-  command += fmt::format(" --threads {} --kernel {} --seed {}", n_threads, options.common.kernel,
-                         options.common.seed);
-  if (options.common.ctx != 0) command += fmt::format(" --ctx {}", options.common.ctx);
-  if (!options.common.kv_limit.empty()) command += " --kv-limit " + Quote(options.common.kv_limit);
-  if (options.common.exact) command += " --exact";
-  return command;
-}
 
 bench::MemoryReport MeasureInProcess(const BenchOptions& options, const bench::Arm& arm,
                                      std::size_t length, std::size_t steps) {
@@ -137,6 +40,8 @@ bench::MemoryReport MeasureInProcess(const BenchOptions& options, const bench::A
                                    "bench",
                                    "-m",
                                    ResolveModelPath(common.model),
+                                   "--protocol",
+                                   options.protocol,
                                    "--memory-of",
                                    arm.spec,
                                    "--memory-length",
@@ -157,8 +62,9 @@ bench::MemoryReport MeasureInProcess(const BenchOptions& options, const bench::A
 int RunMemoryProcess(const BenchOptions& options) {
   EngineOptions engine = options.common.ToEngineOptions();
   engine.kv_spec = options.memory_of;
+  const bench::RunStyle style = bench::StyleOf(bench::LoadProtocol(options.protocol));
   const bench::MemoryReport report =
-      bench::MeasureMemoryHere(engine, options.memory_length, options.memory_steps);
+      bench::MeasureMemoryHere(engine, style, options.memory_length, options.memory_steps);
   fmt::print("{}\n", bench::MemoryReportToJson(report).dump());
   return 0;
 }
@@ -246,12 +152,12 @@ class BenchCommand {
 
   int Run() {
     config_.protocol = bench::LoadProtocol(options_.protocol);
-    config_.arms = bench::MakeArms(ChooseSpecs(options_, config_.protocol));
+    config_.arms = ChooseArms(options_, config_.protocol);
     config_.seed = options_.common.seed;
     const EngineOptions engine = options_.common.ToEngineOptions();
     const OutFolder folder(options_);
     MakeProgress();
-    bench::EngineRunner runner(engine, &InterruptFlag());
+    bench::EngineRunner runner(engine, bench::StyleOf(config_.protocol), &InterruptFlag());
     runner.Prepare(config_.arms[0]);
     ChooseSize(runner);
     const bench::ReadBandwidth bandwidth = bench::MeasureReadBandwidth(runner.n_threads());
@@ -288,10 +194,15 @@ class BenchCommand {
                                : options_.full      ? protocol.full_rounds
                                                     : protocol.rounds;
     config_.rounds = wanted;
+    if (protocol.published) {  // its rounds are as published, whatever they take
+      config_.balanced = false;
+      return;
+    }
     // What the user chose is run whatever it takes.
     config_.fit_to_budget = options_.lengths.empty() && options_.rounds == 0 && !options_.full &&
                             config_.arms.size() == protocol.arms.size() + 1;
-    if (bench::BalancedRounds(config_.arms.size(), wanted) != wanted) {
+    // Worth a word only where the user counted on a number.
+    if (options_.rounds != 0 && bench::BalancedRounds(config_.arms.size(), wanted) != wanted) {
       progress_->Note(fmt::format(
           "{} rounds instead of {}: the order of {} arms is balanced only then",
           bench::BalancedRounds(config_.arms.size(), wanted), wanted, config_.arms.size()));
@@ -336,7 +247,8 @@ void AddBenchCommand(CLI::App& app, Dispatch& dispatch) {
       app.add_subcommand("bench", "measure methods against fp16 by a protocol that can say no");
   AddModelOptions(*command, options->common);
   AddJsonOption(*command, options->common);
-  command->add_option("--protocol", options->protocol, "honest, smoke, or a protocol file")
+  command
+      ->add_option("--protocol", options->protocol, "honest, published, smoke, or a protocol file")
       ->capture_default_str();
   command
       ->add_option("--lengths", options->lengths,

@@ -29,4 +29,55 @@ std::vector<Arm> MakeArms(const std::vector<std::string>& specs) {
   return arms;
 }
 
+namespace {
+
+const Arm* FindSpec(const std::vector<Arm>& arms, const std::string& spec) {
+  const auto found =
+      std::find_if(arms.begin(), arms.end(), [&](const Arm& arm) { return arm.spec == spec; });
+  return found == arms.end() ? nullptr : &*found;
+}
+
+bool Has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Takes away arms that no table shows, and pairs of which one is gone.
+void DropUnshown(PublishedPart& part, std::vector<Arm>& arms) {
+  const auto is_unshown = [&part](const std::string& name) {
+    return std::none_of(part.tables.begin(), part.tables.end(),
+                        [&](const ArmGroup& table) { return Has(table.arms, name); });
+  };
+  std::erase_if(arms, [&](const Arm& arm) { return !arm.is_baseline && is_unshown(arm.name); });
+  std::erase_if(part.same_tokens, [&](const ArmGroup& group) {
+    return std::any_of(group.arms.begin(), group.arms.end(), is_unshown);
+  });
+}
+
+}  // namespace
+
+std::vector<Arm> MakePublishedArms(PublishedPart& part, const std::vector<std::string>& specs,
+                                   const std::vector<std::string>& extra, bool replace) {
+  KVANT_CHECK(specs.size() == part.arm_names.size() && !part.tables.empty());
+  std::vector<Arm> arms;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (const Arm* same = FindSpec(arms, specs[i]); same != nullptr) {
+      Fail(ErrorCode::kInvalidArgument,
+           "the arms {} and {} of the protocol are both \"{}\"; give different methods", same->name,
+           part.arm_names[i], specs[i]);
+    }
+    arms.push_back({part.arm_names[i], specs[i], i == 0});
+  }
+  ArmGroup& last = part.tables.back();
+  if (replace) last.arms = {part.arm_names[0]};
+  for (const std::string& spec : extra) {
+    if (FindSpec(arms, spec) == nullptr) arms.push_back({spec, spec, false});
+    const std::string& name = FindSpec(arms, spec)->name;
+    if (!Has(last.arms, name)) last.arms.push_back(name);
+  }
+  DropUnshown(part, arms);
+  part.arm_names.clear();
+  for (const Arm& arm : arms) part.arm_names.push_back(arm.name);
+  return arms;
+}
+
 }  // namespace kvant::bench

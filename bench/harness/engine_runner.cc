@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "bench/harness/embedded.h"
 #include "bench/harness/process_memory.h"
 #include "kv/resolved_method.h"
 
@@ -15,18 +14,13 @@ namespace kvant::bench {
 namespace {
 
 Method BindMethod(const std::string& spec, const ModelSummary& model) {
-  CacheGeometry geometry;
-  geometry.n_layer = model.n_layer;
-  geometry.n_kv_head = model.n_kv_head;
-  geometry.heads_per_kv = model.n_q_head / model.n_kv_head;
-  geometry.head_dim = model.head_dim;
-  return Method(ParseMethodSpec(spec), geometry);
+  return Method(ParseMethodSpec(spec), model.cache);
 }
 
 GenerateResult Generate(Session& session, std::span<const TokenId> prompt, std::size_t decode_steps,
-                        GenerateOptions options) {
+                        const RunStyle& style, GenerateOptions options) {
   options.max_new_tokens = decode_steps + 1;
-  options.ignore_end = true;
+  options.ignore_end = !style.stop_at_end;
   Sampler greedy(SamplerOptions{});
   GenerateResult result = session.Generate(prompt, greedy, options);
   if (result.finish == FinishReason::kCancelled) {
@@ -81,15 +75,16 @@ nlohmann::json ModelToJson(const ModelSummary& model) {
           {"ctx_limit", model.ctx_limit}};
 }
 
-EngineRunner::EngineRunner(const EngineOptions& options, const std::atomic<bool>* cancel)
-    : options_(options), cancel_(cancel) {}
+EngineRunner::EngineRunner(const EngineOptions& options, const RunStyle& style,
+                           const std::atomic<bool>* cancel)
+    : options_(options), style_(style), cancel_(cancel) {}
 
 void EngineRunner::Prepare(const Arm& arm) {
   if (engines_.count(arm.name) != 0) return;
   EngineOptions options = options_;
   options.kv_spec = arm.spec;
   auto engine = std::make_unique<Engine>(options);
-  if (text_.empty()) text_ = engine->tokenizer().Encode(EmbeddedText(), false);
+  if (!prompts_) prompts_.emplace(style_, engine->tokenizer());
   engines_[arm.name] = std::move(engine);
 }
 
@@ -102,19 +97,19 @@ std::size_t EngineRunner::n_threads() const { return first().n_threads(); }
 
 std::size_t EngineRunner::MaxLength(std::size_t decode_steps) const {
   const std::size_t ctx = first().ctx();
-  return ctx <= decode_steps + 1 ? 0 : std::min(ctx - decode_steps - 1, text_.size());
+  if (ctx <= decode_steps + 1) return 0;
+  return std::min(ctx - decode_steps - 1, prompts_->max_length());
 }
 
 nlohmann::json EngineRunner::DescribeModel() const { return ModelToJson(first().summary()); }
 
 RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t decode_steps) {
-  KVANT_CHECK(engines_.count(arm.name) != 0 && length <= text_.size());
+  KVANT_CHECK(engines_.count(arm.name) != 0);
   Engine& engine = *engines_[arm.name];
   Session session = engine.NewSession();
   GenerateOptions options;
   options.cancel = cancel_;
-  const std::span<const TokenId> prompt(text_.data(), length);
-  GenerateResult result = Generate(session, prompt, decode_steps, options);
+  GenerateResult result = Generate(session, prompts_->Make(length), decode_steps, style_, options);
   RunSample sample;
   sample.prompt_tokens = result.prompt_tokens;
   sample.prefill_s = result.prefill_s;
@@ -122,7 +117,9 @@ RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t 
   sample.decode_s = result.decode_s;
   sample.step_s = std::move(result.step_s);
   sample.tokens = std::move(result.tokens);
+  sample.finish = result.finish;
   sample.kv = session.kv();
+  sample.kv_sides = SidesOf(BindMethod(arm.spec, engine.summary()), session.kv_len());
   sample.storage = StorageOf(arm.spec, engine.summary());
   // What the last query, at the position before kv_len, was to read packed.
   sample.predicted_packed_tokens =
@@ -130,8 +127,8 @@ RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t 
   return sample;
 }
 
-MemoryReport MeasureMemoryHere(const EngineOptions& options, std::size_t length,
-                               std::size_t decode_steps) {
+MemoryReport MeasureMemoryHere(const EngineOptions& options, const RunStyle& style,
+                               std::size_t length, std::size_t decode_steps) {
   RssAnonSampler sampler;
   ResetMemoryPeaks();
   EngineOptions sized = options;
@@ -139,17 +136,13 @@ MemoryReport MeasureMemoryHere(const EngineOptions& options, std::size_t length,
   Engine engine(sized);
   MemoryReport report;
   report.phases["load"] = TakePeaks();
-  const std::vector<TokenId> text = engine.tokenizer().Encode(EmbeddedText(), false);
-  if (text.size() < length) {
-    Fail(ErrorCode::kInvalidArgument, "the text has {} tokens; {} were asked for", text.size(),
-         length);
-  }
+  const std::vector<TokenId> prompt = PromptSource(style, engine.tokenizer()).Make(length);
   Session session = engine.NewSession();
   GenerateOptions generate;
   generate.on_prefill = [&report](std::size_t done, std::size_t total) {
     if (done == total) report.phases["prefill"] = TakePeaks();
   };
-  Generate(session, std::span<const TokenId>(text.data(), length), decode_steps, generate);
+  Generate(session, prompt, decode_steps, style, generate);
   report.phases["decode"] = TakePeaks();
   report.kv = session.kv();
   report.storage = StorageOf(options.kv_spec, engine.summary());

@@ -11,10 +11,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/harness/arm_runner.h"
+#include "bench/harness/prompt.h"
 #include "engine/engine.h"
 
 namespace kvant::bench {
@@ -22,7 +23,8 @@ namespace kvant::bench {
 class EngineRunner : public ArmRunner {
  public:
   /// `options` of every engine but kv_spec. `cancel` stops a run with Error(kCancelled).
-  EngineRunner(const EngineOptions& options, const std::atomic<bool>* cancel);
+  EngineRunner(const EngineOptions& options, const RunStyle& style,
+               const std::atomic<bool>* cancel);
 
   void Prepare(const Arm& arm) override;
   RunSample RunOnce(const Arm& arm, std::size_t length, std::size_t decode_steps) override;
@@ -34,9 +36,10 @@ class EngineRunner : public ArmRunner {
   const Engine& first() const;
 
   EngineOptions options_;
+  RunStyle style_;
   const std::atomic<bool>* cancel_;
   std::map<std::string, std::unique_ptr<Engine>> engines_;
-  std::vector<TokenId> text_;  // the benchmark text as tokens
+  std::optional<PromptSource> prompts_;  // once a tokenizer is loaded
 };
 
 /// "exact", "packed" or "simulated": the weakest claim that some layer of the method allows.

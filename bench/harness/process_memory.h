@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/harness/memory_report.h"
+#include "bench/harness/prompt.h"
 
 namespace kvant::bench {
 
@@ -38,10 +39,10 @@ class RssAnonSampler {
   std::thread thread_;
 };
 
-/// Loads the model, runs one prompt of `length` tokens of the benchmark text and `decode_steps`
-/// steps in this process, and reports its peaks. Nothing else may have run in it.
-MemoryReport MeasureMemoryHere(const EngineOptions& options, std::size_t length,
-                               std::size_t decode_steps);
+/// Loads the model, runs one prompt of `length` tokens and at most `decode_steps` steps in this
+/// process, and reports its peaks. Nothing else may have run in it.
+MemoryReport MeasureMemoryHere(const EngineOptions& options, const RunStyle& style,
+                               std::size_t length, std::size_t decode_steps);
 
 /// Runs argv (argv[0] is a path) to its end and gives back what it printed on stdout. Throws Error:
 /// kCheckFailed with the last line of its stderr when it failed, kCancelled (after ending it) when

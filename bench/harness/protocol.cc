@@ -5,108 +5,17 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
 #include "base/error.h"
 #include "bench/harness/embedded.h"
+#include "bench/harness/json_reader.h"
 
 namespace kvant::bench {
 namespace {
 
 using nlohmann::json;
-
-// Reads the keys of one object and refuses what it was not asked for: a misspelt limit must not
-// silently become no limit.
-class ObjectReader {
- public:
-  ObjectReader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) {
-      Fail(ErrorCode::kInvalidArgument, "{} must be a JSON object, not {}", where_,
-           object.type_name());
-    }
-  }
-
-  const json& At(const std::string& key) {
-    allowed_.push_back(key);
-    const auto found = object_.find(key);
-    if (found == object_.end()) {
-      Fail(ErrorCode::kInvalidArgument, "{} lacks the key \"{}\"; add it", where_, key);
-    }
-    return *found;
-  }
-
-  std::string Text(const std::string& key) {
-    const json& value = At(key);
-    if (!value.is_string()) Bad(key, value, "a text");
-    return value.get<std::string>();
-  }
-  bool Bool(const std::string& key) {
-    const json& value = At(key);
-    if (!value.is_boolean()) Bad(key, value, "true or false");
-    return value.get<bool>();
-  }
-  std::size_t Count(const std::string& key, std::size_t low, std::size_t high) {
-    const json& value = At(key);
-    if (!value.is_number_integer() || value.get<long long>() < static_cast<long long>(low) ||
-        value.get<long long>() > static_cast<long long>(high)) {
-      Bad(key, value, fmt::format("a whole number from {} to {}", low, high));
-    }
-    return value.get<std::size_t>();
-  }
-  double Number(const std::string& key, double low, double high) {
-    const json& value = At(key);
-    if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
-      Bad(key, value, fmt::format("a number from {} to {}", low, high));
-    }
-    return value.get<double>();
-  }
-  std::vector<std::size_t> Lengths(const std::string& key) {
-    const json& value = At(key);
-    std::vector<std::size_t> lengths;
-    const bool is_list = value.is_array() && !value.empty();
-    const bool all_counts =
-        is_list && std::all_of(value.begin(), value.end(), [](const json& item) {
-          return item.is_number_integer() && item.get<long long>() >= 1 &&
-                 item.get<long long>() <= (1 << 24);
-        });
-    if (!all_counts) Bad(key, value, "a list of prompt lengths in tokens");
-    lengths = value.get<std::vector<std::size_t>>();
-    if (std::adjacent_find(lengths.begin(), lengths.end(), std::greater_equal<>()) !=
-        lengths.end()) {
-      Bad(key, value, "an ascending list without repeats");
-    }
-    return lengths;
-  }
-  std::vector<std::string> Texts(const std::string& key) {
-    const json& value = At(key);
-    const bool fine =
-        value.is_array() && !value.empty() &&
-        std::all_of(value.begin(), value.end(), [](const json& item) { return item.is_string(); });
-    if (!fine) Bad(key, value, "a list of texts");
-    return value.get<std::vector<std::string>>();
-  }
-
-  void RefuseOthers() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (std::find(allowed_.begin(), allowed_.end(), key) != allowed_.end()) continue;
-      Fail(ErrorCode::kInvalidArgument, "{} has the unknown key \"{}\"; allowed are {}", where_,
-           key, fmt::join(allowed_, ", "));
-    }
-  }
-
- private:
-  [[noreturn]] void Bad(const std::string& key, const json& value, const std::string& wanted) {
-    Fail(ErrorCode::kInvalidArgument, "{} has \"{}\": {}; it must be {}", where_, key, value.dump(),
-         wanted);
-  }
-
-  const json& object_;
-  std::string where_;
-  std::vector<std::string> allowed_;
-};
 
 ContentionLimits ParseContention(const json& object, const std::string& where) {
   ObjectReader reader(object, where);
@@ -141,6 +50,11 @@ Protocol ParseProtocol(const json& object, const std::string& source) {
   ObjectReader reader(object, where);
   Protocol protocol;
   protocol.name = reader.Text("name");
+  const std::string mode = reader.Has("mode") ? reader.Text("mode") : "honest";
+  if (mode != "honest" && mode != "published") {
+    Fail(ErrorCode::kInvalidArgument, "{} has \"mode\": \"{}\"; it must be honest or published",
+         where, mode);
+  }
   protocol.about = reader.Text("about");
   protocol.arms = reader.Texts("arms");
   protocol.lengths = reader.Lengths("lengths");
@@ -163,16 +77,15 @@ Protocol ParseProtocol(const json& object, const std::string& source) {
   protocol.bootstrap_resamples = bootstrap.Count("resamples", 1, 1000000);
   protocol.bootstrap_confidence = bootstrap.Number("confidence", 0.01, 0.999);
   bootstrap.RefuseOthers();
+  if (mode == "published") {
+    protocol.published =
+        ParsePublished(reader.At("published"), where + ", published", protocol.arms.size());
+  }
   reader.RefuseOthers();
   return protocol;
 }
 
 Protocol LoadProtocol(const std::string& name_or_path) {
-  if (name_or_path == "published") {
-    Fail(ErrorCode::kUnsupported,
-         "--protocol published is not built yet: it needs the method turboquant_rvq_published; use "
-         "--protocol honest");
-  }
   std::string content;
   for (const EmbeddedFile& embedded : EmbeddedProtocols()) {
     if (embedded.name == name_or_path) content = embedded.content;
@@ -186,9 +99,14 @@ Protocol LoadProtocol(const std::string& name_or_path) {
   return ParseProtocol(object, name_or_path);
 }
 
+RunStyle StyleOf(const Protocol& protocol) {
+  if (!protocol.published) return {};
+  return {.repeated = protocol.published->prompt, .stop_at_end = true};
+}
+
 json ProtocolToJson(const Protocol& protocol) {
   const ContentionLimits& limits = protocol.contention;
-  return {
+  json object = {
       {"name", protocol.name},
       {"about", protocol.about},
       {"arms", protocol.arms},
@@ -210,6 +128,11 @@ json ProtocolToJson(const Protocol& protocol) {
       {"bootstrap",
        {{"resamples", protocol.bootstrap_resamples},
         {"confidence", protocol.bootstrap_confidence}}}};
+  if (protocol.published) {
+    object["mode"] = "published";
+    object["published"] = PublishedToJson(*protocol.published);
+  }
+  return object;
 }
 
 }  // namespace kvant::bench

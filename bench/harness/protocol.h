@@ -7,8 +7,11 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "bench/harness/published.h"
 
 namespace kvant::bench {
 
@@ -28,7 +31,7 @@ struct DegenerateRule {
 
 struct Protocol {
   std::string name, about;
-  std::vector<std::string> arms;     // method specs; the first is the baseline and runs twice (A/A)
+  std::vector<std::string> arms;     // method specs; the first is the baseline (A/A: runs twice)
   std::vector<std::size_t> lengths;  // prompt tokens, ascending
   std::size_t decode_steps = 0;      // decode steps of a run, after the first token
   std::size_t rounds = 0, warmup_rounds = 0;
@@ -40,6 +43,9 @@ struct Protocol {
   DegenerateRule degenerate;
   std::size_t bootstrap_resamples = 0;
   double bootstrap_confidence = 0;
+  /// Mode "published": other prompts, arms without A/A, tables as they were published. Absent in
+  /// mode "honest", the default.
+  std::optional<PublishedPart> published;
 };
 
 /// Fewer decode steps than this give no decode number.
@@ -49,8 +55,10 @@ inline constexpr std::size_t kMinDecodeSteps = 128;
 /// `source` names the file in the message.
 Protocol ParseProtocol(const nlohmann::json& json, const std::string& source);
 /// A built-in protocol by name, else the file of that path. Throws Error: kNotFound names the
-/// built-in ones, kUnsupported for "published", which is not built yet, kCorruptData for bad JSON.
+/// built-in ones, kCorruptData for bad JSON.
 Protocol LoadProtocol(const std::string& name_or_path);
+/// How the runs of a protocol are made.
+RunStyle StyleOf(const Protocol& protocol);
 /// The inverse of ParseProtocol.
 nlohmann::json ProtocolToJson(const Protocol& protocol);
 

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "bench/harness/html_style.h"
+#include "bench/harness/html_table.h"
+#include "bench/harness/published_tables.h"
 #include "bench/harness/render_text.h"
+#include "bench/harness/result.h"
 #include "bench/harness/svg_chart.h"
 
 namespace kvant::bench {
@@ -23,34 +26,6 @@ std::vector<std::string> ArmNames(const json& result) {
   for (const json& arm : result.at("protocol").at("arms")) names.push_back(arm.at("name"));
   return names;
 }
-
-// One <table>; cells are escaped here. Columns of numbers are aligned by `numeric`. Cells wrap only
-// in a table of prose: a narrow screen scrolls the others.
-class HtmlTable {
- public:
-  HtmlTable(const std::vector<std::string>& header, std::vector<bool> numeric,
-            bool is_prose = false)
-      : numeric_(std::move(numeric)) {
-    html_ = "<div class=\"scroll\"><table" + std::string(is_prose ? "" : " class=\"data\"") +
-            "><thead><tr>" + Cells(header, "th") + "</tr></thead><tbody>\n";
-  }
-  void AddRow(const std::vector<std::string>& cells, const std::string& row_class = "") {
-    html_ += fmt::format("<tr class=\"{}\">{}</tr>\n", row_class, Cells(cells, "td"));
-  }
-  std::string ToString() const { return html_ + "</tbody></table></div>\n"; }
-
- private:
-  std::string Cells(const std::vector<std::string>& cells, const char* tag) const {
-    std::string html;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      html += fmt::format("<{0}{1}>{2}</{0}>", tag, numeric_[i] ? " class=\"num\"" : "",
-                          EscapeHtml(cells[i]));
-    }
-    return html;
-  }
-  std::vector<bool> numeric_;
-  std::string html_;
-};
 
 // Medians with ranges of one phase, a series for each arm.
 Chart PhaseChart(const json& result, const char* phase) {
@@ -237,6 +212,30 @@ std::string Section(const std::string& title, const std::string& body) {
   return fmt::format("<section><h2>{}</h2>\n{}</section>\n", EscapeHtml(title), body);
 }
 
+std::string HonestSections(const json& result) {
+  return Section("Speed", SpeedTable(result) + DecodeCharts(result)) +
+         Section("Decode step = intercept + slope x context", FitTable(result)) +
+         Section("Memory",
+                 MemoryTable(result) +
+                     MemoryChart(result, "peak", "Peak memory of the process against context") +
+                     MemoryChart(result, "resident", "Bytes of the KV cache against context"));
+}
+
+std::string CellSection(const CellTable& cells) {
+  HtmlTable table(cells.columns, cells.numeric);
+  for (const std::vector<std::string>& row : cells.rows) table.AddRow(row);
+  const std::string note =
+      cells.note.empty() ? "" : fmt::format("<p>{}.</p>\n", EscapeHtml(cells.note));
+  return Section(cells.title, table.ToString() + note);
+}
+
+std::string PublishedSections(const json& result) {
+  std::string html;
+  for (const CellTable& table : MeasuredTables(result)) html += CellSection(table);
+  html += CellSection(FiguresTable(result)) + CellSection(ArmsTable(result));
+  return html + Section("Memory", MemoryTable(result));
+}
+
 }  // namespace
 
 std::string RenderHtml(const json& result) {
@@ -250,12 +249,7 @@ std::string RenderHtml(const json& result) {
   body += fmt::format("<ul class=\"facts\"><li>{}</li><li>{}</li><li>{}</li></ul>\n",
                       EscapeHtml(ModelLine(result)), EscapeHtml(MachineLine(result)),
                       EscapeHtml(BuildLine(result)));
-  body += Section("Speed", SpeedTable(result) + DecodeCharts(result));
-  body += Section("Decode step = intercept + slope x context", FitTable(result));
-  body += Section("Memory",
-                  MemoryTable(result) +
-                      MemoryChart(result, "peak", "Peak memory of the process against context") +
-                      MemoryChart(result, "resident", "Bytes of the KV cache against context"));
+  body += IsPublished(result) ? PublishedSections(result) : HonestSections(result);
   body += Section("Checks", CheckTable(result));
   body += Section("Run it again", fmt::format("<pre>{}</pre>\n", EscapeHtml(result.at("command"))));
   if (!result.at("memory").empty()) {

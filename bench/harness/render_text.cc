@@ -9,6 +9,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "bench/harness/published_tables.h"
+#include "bench/harness/result.h"
+
 namespace kvant::bench {
 namespace {
 
@@ -117,6 +120,32 @@ std::string RenderChecks(const json& result) {
     }
   }
   return "Checks\n" + table.ToString();
+}
+
+std::string RenderCells(const CellTable& cells) {
+  std::vector<Align> columns;
+  for (const bool numeric : cells.numeric) {
+    columns.push_back(numeric ? Align::kRight : Align::kLeft);
+  }
+  TextTable table(columns);
+  table.AddRow(cells.columns);
+  std::string last_prompt;  // rows of one prompt read as a group
+  for (std::vector<std::string> row : cells.rows) {
+    if (cells.numeric[0] && row[0] == last_prompt) {
+      row[0].clear();
+    } else {
+      last_prompt = row[0];
+    }
+    table.AddRow(row);
+  }
+  return fmt::format("{}\n{}{}\n", cells.title, table.ToString(),
+                     cells.note.empty() ? "" : "  (" + cells.note + ")\n");
+}
+
+std::string RenderPublished(const json& result) {
+  std::string text;
+  for (const CellTable& table : MeasuredTables(result)) text += RenderCells(table);
+  return text + RenderCells(FiguresTable(result)) + RenderCells(ArmsTable(result));
 }
 
 }  // namespace
@@ -237,9 +266,9 @@ std::string RenderText(const json& result) {
   text += fmt::format("  model    {}\n", ModelLine(result));
   text += fmt::format("  machine  {}\n", MachineLine(result));
   text += fmt::format("  build    {}\n\n", BuildLine(result));
-  text += RenderSpeed(result) + "\n";
-  text += RenderFits(result) + "\n";
-  text += RenderMemory(result) + "\n";
+  text += IsPublished(result) ? RenderPublished(result)
+                              : RenderSpeed(result) + "\n" + RenderFits(result) + "\n" +
+                                    RenderMemory(result) + "\n";
   text += RenderChecks(result) + "\n";
   text += fmt::format("Again: {}\n", result.at("command").get<std::string>());
   return text + RenderVerdict(result);

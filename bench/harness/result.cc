@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "bench/harness/check_builder.h"
 
 namespace kvant::bench {
 namespace {
@@ -40,8 +40,6 @@ json BuildRuns(const BenchConfig& config, const Measurements& measurements) {
   for (const TimedRun& run : measurements.runs) {
     const RunSample& sample = run.sample;
     const RunSample& baseline = RunsOf(measurements, 0, run.length)[0]->sample;
-    const auto differs = std::mismatch(sample.tokens.begin(), sample.tokens.end(),
-                                       baseline.tokens.begin(), baseline.tokens.end());
     runs.push_back({{"round", run.round},
                     {"place", run.place},
                     {"arm", config.arms[run.arm].name},
@@ -53,9 +51,8 @@ json BuildRuns(const BenchConfig& config, const Measurements& measurements) {
                     {"decode_s", sample.decode_s},
                     {"step_s", sample.step_s},
                     {"calibration_s", run.calibration_s},
-                    {"first_different_token", differs.first == sample.tokens.end()
-                                                  ? json(nullptr)
-                                                  : json(differs.first - sample.tokens.begin())}});
+                    {"finish", FinishReasonName(sample.finish)},
+                    {"first_different_token", DifferenceToJson(sample, baseline)}});
   }
   return runs;
 }
@@ -70,8 +67,11 @@ json BuildProtocol(const BenchConfig& config, const Measurements& measurements) 
   protocol["rounds"] = measurements.rounds;
   protocol["lengths_wanted"] = config.lengths;
   protocol["rounds_wanted"] = config.rounds;
-  protocol["order"] = "interleaved, balanced Latin square";
-  protocol["sampling"] = "greedy, past end-of-generation tokens";
+  protocol["order"] = config.balanced ? "interleaved, balanced Latin square"
+                                      : "interleaved, rows of a Latin square in turn";
+  protocol["sampling"] = StyleOf(config.protocol).stop_at_end
+                             ? "greedy, until an end-of-generation token"
+                             : "greedy, past end-of-generation tokens";
   protocol["seed"] = config.seed;
   protocol["elapsed_s"] = measurements.elapsed_s;
   return protocol;
@@ -88,6 +88,7 @@ class Validator {
     Need(result_, "result", {"checks", "rows", "fits", "memory", "runs"}, json::value_t::array);
     Need(result_, "result", {"command"}, json::value_t::string);
     if (!problems_.empty()) return problems_;
+    if (IsPublished(result_)) NeedPublished();
     Need(result_["verdict"], "verdict", {"status", "sentence"}, json::value_t::string);
     ForEach("checks", [this](const json& check, const std::string& where) {
       Need(check, where, {"name", "verdict", "detail"}, json::value_t::string);
@@ -98,6 +99,7 @@ class Validator {
       NeedNumbers(row, where, {"length", "median", "min", "max", "n", "threads"});
       Need(row, where, {"samples", "flags"}, json::value_t::array);
       Need(row, where, {"against_baseline"}, json::value_t::object);
+      if (IsPublished(result_)) NeedPublishedRow(row, where);
     });
     ForEach("fits", [this](const json& fit, const std::string& where) {
       Need(fit, where, {"arm", "spec", "break_even_note"}, json::value_t::string);
@@ -134,6 +136,28 @@ class Validator {
       }
     }
   }
+  void NeedPublished() {
+    const json& protocol = result_["protocol"];
+    try {
+      ParsePublished(protocol.value("published", json()), "protocol, published",
+                     protocol.at("arms").size());
+    } catch (const std::exception& error) {
+      problems_.push_back(error.what());
+    }
+  }
+  void NeedPublishedRow(const json& row, const std::string& where) {
+    Need(row, where, {"new_tokens"}, json::value_t::array);
+    if (!row.is_object() || row.value("phase", json()) != "generate") return;
+    Need(row, where, {"tokens"}, json::value_t::array);
+    Need(row, where, {"ratios"}, json::value_t::object);
+    for (const char* key : {"key_ratio_published", "key_ratio_resident", "kv_ratio_resident"}) {
+      const json ratios = row.value("ratios", json());
+      if (!ratios.is_object() || !ratios.contains(key) ||
+          !(ratios[key].is_number() || ratios[key].is_null())) {
+        Missing(where + ", ratios", key);
+      }
+    }
+  }
   template <typename Visit>
   void ForEach(const char* name, Visit&& visit) {
     std::size_t index = 0;
@@ -150,7 +174,9 @@ json BuildResult(const BenchConfig& config, const Measurements& measurements,
                  const ResultParts& parts) {
   json env = parts.env;
   env["contention"] = parts.contention;
-  const json checks = BuildChecks(config, measurements, parts);
+  const bool is_published = config.protocol.published.has_value();
+  const json checks = is_published ? BuildPublishedChecks(config, measurements, parts)
+                                   : BuildChecks(config, measurements, parts);
   return {{"protocol", BuildProtocol(config, measurements)},
           {"env", env},
           {"build", parts.build},
@@ -158,10 +184,21 @@ json BuildResult(const BenchConfig& config, const Measurements& measurements,
           {"command", parts.command},
           {"verdict", BuildVerdict(config, checks)},
           {"checks", checks},
-          {"rows", BuildRows(config, measurements, parts.n_threads)},
-          {"fits", BuildFits(config, measurements)},
-          {"memory", BuildMemory(config, measurements)},
+          {"rows", is_published ? BuildPublishedRows(config, measurements, parts.n_threads)
+                                : BuildRows(config, measurements, parts.n_threads)},
+          {"fits", is_published ? json::array() : BuildFits(config, measurements)},
+          {"memory", is_published ? BuildPublishedMemory(config, measurements)
+                                  : BuildMemory(config, measurements)},
           {"runs", BuildRuns(config, measurements)}};
+}
+
+json DifferenceToJson(const RunSample& sample, const RunSample& baseline) {
+  if (sample.tokens == baseline.tokens) return nullptr;
+  return FirstDifference(sample.tokens, baseline.tokens);
+}
+
+bool IsPublished(const json& result) {
+  return result.at("protocol").value("mode", json()) == "published";
 }
 
 std::vector<std::string> ValidateResult(const json& result) { return Validator(result).Run(); }

@@ -19,6 +19,18 @@
 //   runs[]   every timed run: round, place, arm, length, prefill_s, ttft_s, decode_s, step_s[],
 //            calibration_s, first_different_token
 //   verdict  {status: "result"|"not a result"|"no timing verdict", sentence}
+//
+// A protocol with "mode": "published" (published.h) changes this much:
+//   protocol has published{prompt, arm_names, same_tokens, tables[], figures{source, rows[]}}, as
+//   in
+//            its file; figures are what others published, on their machine
+//   rows[]   also phase "generate": new tokens / seconds of prefill and decode together, as
+//            published. Every row has new_tokens[n]; against_baseline is {ratio, verdict} with the
+//            ratio of medians and no noise floor. Rows of phase "generate" also have
+//            ratios{key_ratio_published, key_ratio_resident, kv_ratio_resident: fp16 bytes / bytes
+//            of the arm, and the bytes they come from (kv_sides.h)}, first_different_token (against
+//            the baseline) and tokens[] of the first round
+//   fits[]   is empty: two lengths of too few steps make no line
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -44,6 +56,9 @@ nlohmann::json BuildResult(const BenchConfig& config, const Measurements& measur
 /// What is missing or mistyped in a result, one sentence each; empty for a valid one.
 std::vector<std::string> ValidateResult(const nlohmann::json& result);
 
+/// Whether a result comes from a protocol of mode "published". It has an object "protocol".
+bool IsPublished(const nlohmann::json& result);
+
 /// Parts of BuildResult, apart for tests.
 nlohmann::json BuildRows(const BenchConfig& config, const Measurements& measurements,
                          std::size_t n_threads);
@@ -51,6 +66,15 @@ nlohmann::json BuildFits(const BenchConfig& config, const Measurements& measurem
 nlohmann::json BuildMemory(const BenchConfig& config, const Measurements& measurements);
 nlohmann::json BuildChecks(const BenchConfig& config, const Measurements& measurements,
                            const ResultParts& parts);
+/// The same for a protocol of mode "published".
+nlohmann::json BuildPublishedRows(const BenchConfig& config, const Measurements& measurements,
+                                  std::size_t n_threads);
+nlohmann::json BuildPublishedMemory(const BenchConfig& config, const Measurements& measurements);
+nlohmann::json BuildPublishedChecks(const BenchConfig& config, const Measurements& measurements,
+                                    const ResultParts& parts);
+
+/// Index of the first token of a run that is not the baseline's; null where they print the same.
+nlohmann::json DifferenceToJson(const RunSample& sample, const RunSample& baseline);
 
 /// The runs of one arm and length, by round.
 std::vector<const TimedRun*> RunsOf(const Measurements& measurements, std::size_t arm,

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
-#include "bench/harness/kv_json.h"
-#include "bench/harness/result.h"
+#include "bench/harness/row_parts.h"
 #include "bench/harness/verdict.h"
 
 namespace kvant::bench {
@@ -18,22 +17,6 @@ using nlohmann::json;
 
 constexpr double kMinMemoryNoise = 0.005;
 
-struct Phase {
-  const char* name;
-  const char* unit;
-  bool higher_is_better;
-  double (*value)(const RunSample& sample);
-};
-
-double PrefillRate(const RunSample& sample) {
-  return static_cast<double>(sample.prompt_tokens) / sample.prefill_s;
-}
-double FirstTokenMs(const RunSample& sample) { return 1e3 * sample.ttft_s; }
-double DecodeRate(const RunSample& sample) {
-  return static_cast<double>(sample.step_s.size()) / sample.decode_s;
-}
-double MedianStepMs(const RunSample& sample) { return 1e3 * Median(sample.step_s); }
-
 constexpr Phase kPhases[] = {{"prefill", "tok/s", true, PrefillRate},
                              {"ttft", "ms", false, FirstTokenMs},
                              {"decode", "tok/s", true, DecodeRate},
@@ -41,15 +24,6 @@ constexpr Phase kPhases[] = {{"prefill", "tok/s", true, PrefillRate},
 
 bool IsDecode(const Phase& phase) {
   return std::string_view(phase.name) == "decode" || std::string_view(phase.name) == "step";
-}
-
-std::vector<double> SamplesOf(const Measurements& measurements, std::size_t arm, std::size_t length,
-                              const Phase& phase) {
-  std::vector<double> samples;
-  for (const TimedRun* run : RunsOf(measurements, arm, length)) {
-    samples.push_back(phase.value(run->sample));
-  }
-  return samples;
 }
 
 json CompareToJson(const Comparison& comparison, const BenchConfig& config,
@@ -82,28 +56,12 @@ json FlagsOf(const BenchConfig& config, const std::vector<const TimedRun*>& runs
 json BuildRow(const BenchConfig& config, const Measurements& measurements, std::size_t arm,
               std::size_t length, const Phase& phase) {
   const std::vector<const TimedRun*> runs = RunsOf(measurements, arm, length);
-  const std::vector<double> samples = SamplesOf(measurements, arm, length, phase);
-  const Summary summary = Summarize(samples);
   const Comparison comparison =
-      Compare(samples, SamplesOf(measurements, 0, length, phase),
-              SamplesOf(measurements, 1, length, phase), phase.higher_is_better);
-  const RunSample& last = runs.back()->sample;
-  json row = {{"arm", config.arms[arm].name},
-              {"spec", last.kv.spec},
-              {"length", length},
-              {"phase", phase.name},
-              {"unit", phase.unit},
-              {"median", summary.median},
-              {"min", summary.min},
-              {"max", summary.max},
-              {"n", summary.n},
-              {"samples", samples},
-              {"kernel", last.kv.kernel},
-              {"path", last.kv.path},
-              {"storage", last.storage},
-              {"flags", FlagsOf(config, runs)},
-              {"against_baseline",
-               CompareToJson(comparison, config, measurements, config.arms[arm].is_baseline)}};
+      Compare(SamplesOf(runs, phase), SamplesOf(RunsOf(measurements, 0, length), phase),
+              SamplesOf(RunsOf(measurements, 1, length), phase), phase.higher_is_better);
+  json row = BaseRow(config, runs, phase);
+  row["against_baseline"] =
+      CompareToJson(comparison, config, measurements, config.arms[arm].is_baseline);
   if (std::string_view(phase.name) == "step") {
     std::vector<double> steps;
     for (const TimedRun* run : runs) {
@@ -112,14 +70,6 @@ json BuildRow(const BenchConfig& config, const Measurements& measurements, std::
     row["p95"] = 1e3 * Quantile(steps, 0.95);
   }
   return row;
-}
-
-const MemoryReport* FindMemory(const Measurements& measurements, std::size_t arm,
-                               std::size_t length) {
-  for (const MemoryRow& row : measurements.memory) {
-    if (row.arm == arm && row.length == length) return &row.report;
-  }
-  return nullptr;
 }
 
 // Peaks of the process against the baseline's; the two baseline processes give the noise.
@@ -147,6 +97,62 @@ json CompareMemory(const BenchConfig& config, const Measurements& measurements,
 }
 
 }  // namespace
+
+double PrefillRate(const RunSample& sample) {
+  return static_cast<double>(sample.prompt_tokens) / sample.prefill_s;
+}
+double FirstTokenMs(const RunSample& sample) { return 1e3 * sample.ttft_s; }
+double DecodeRate(const RunSample& sample) {
+  return static_cast<double>(sample.step_s.size()) / sample.decode_s;
+}
+double MedianStepMs(const RunSample& sample) { return 1e3 * Median(sample.step_s); }
+
+std::vector<double> SamplesOf(const std::vector<const TimedRun*>& runs, const Phase& phase) {
+  std::vector<double> samples;
+  for (const TimedRun* run : runs) samples.push_back(phase.value(run->sample));
+  return samples;
+}
+
+json BaseRow(const BenchConfig& config, const std::vector<const TimedRun*>& runs,
+             const Phase& phase) {
+  const std::vector<double> samples = SamplesOf(runs, phase);
+  const Summary summary = Summarize(samples);
+  const RunSample& last = runs.back()->sample;
+  return {{"arm", config.arms[runs[0]->arm].name},
+          {"spec", last.kv.spec},
+          {"length", runs[0]->length},
+          {"phase", phase.name},
+          {"unit", phase.unit},
+          {"median", summary.median},
+          {"min", summary.min},
+          {"max", summary.max},
+          {"n", summary.n},
+          {"samples", samples},
+          {"kernel", last.kv.kernel},
+          {"path", last.kv.path},
+          {"storage", last.storage},
+          {"flags", FlagsOf(config, runs)}};
+}
+
+json BaseMemory(const BenchConfig& config, const MemoryRow& row) {
+  const MemoryReport& report = row.report;
+  json object = MemoryReportToJson(report);
+  object["arm"] = config.arms[row.arm].name;
+  object["spec"] = report.kv.spec;
+  object["length"] = row.length;
+  object["payload"] = report.kv.payload_bytes;
+  object["resident"] = report.kv.resident_bytes;
+  object["peak"] = report.vm_hwm_bytes;
+  return object;
+}
+
+const MemoryReport* FindMemory(const Measurements& measurements, std::size_t arm,
+                               std::size_t length) {
+  for (const MemoryRow& row : measurements.memory) {
+    if (row.arm == arm && row.length == length) return &row.report;
+  }
+  return nullptr;
+}
 
 std::vector<const TimedRun*> RunsOf(const Measurements& measurements, std::size_t arm,
                                     std::size_t length) {
@@ -176,14 +182,7 @@ json BuildRows(const BenchConfig& config, const Measurements& measurements, std:
 json BuildMemory(const BenchConfig& config, const Measurements& measurements) {
   json memory = json::array();
   for (const MemoryRow& row : measurements.memory) {
-    const MemoryReport& report = row.report;
-    json object = MemoryReportToJson(report);
-    object["arm"] = config.arms[row.arm].name;
-    object["spec"] = report.kv.spec;
-    object["length"] = row.length;
-    object["payload"] = report.kv.payload_bytes;
-    object["resident"] = report.kv.resident_bytes;
-    object["peak"] = report.vm_hwm_bytes;
+    json object = BaseMemory(config, row);
     object["against_baseline"] = CompareMemory(config, measurements, row);
     memory.push_back(object);
   }

@@ -37,7 +37,7 @@ class CostModel {
     round_s_[index] += seconds;
     prefill_token_s_ =
         sample.prefill_s / static_cast<double>(std::max<std::size_t>(sample.prompt_tokens, 1));
-    step_s_ = sample.decode_s / decode_steps_;
+    step_s_ = sample.decode_s / static_cast<double>(std::max<std::size_t>(sample.step_s.size(), 1));
     Predict(n_warm_);
     // The very first run is cold; what a longer one tells of a shorter one is nearer to its rounds.
     for (std::size_t i = 0; i < index; ++i) round_s_[i] = std::min(round_s_[i], Prediction(i));
@@ -84,7 +84,8 @@ class ProtocolRun {
         orders_(BalancedOrders(config.arms.size())),
         costs_(config.lengths, config.arms.size(), config.protocol.decode_steps) {
     result_.lengths = config.lengths;
-    result_.rounds = BalancedRounds(config.arms.size(), config.rounds);
+    result_.rounds =
+        config.balanced ? BalancedRounds(config.arms.size(), config.rounds) : config.rounds;
   }
 
   Measurements Execute() {
@@ -161,6 +162,7 @@ class ProtocolRun {
   // Decides anew after each length's warm-up: a first, cold run predicts badly, so a longer length
   // that it ruled out may come back as long as its turn has not passed.
   void FitRest() {
+    if (!config_.balanced) return;
     const Plan plan = FitToBudget(costs_.MakeBudget(config_, Elapsed(), HasMemory()));
     result_.lengths.assign(config_.lengths.begin(),
                            config_.lengths.begin() + static_cast<std::ptrdiff_t>(plan.n_lengths));

@@ -23,8 +23,9 @@ struct BenchConfig {
   Protocol protocol;                 // limits and steps; its arms, lengths, rounds are not read
   std::vector<Arm> arms;             // baseline first and second
   std::vector<std::size_t> lengths;  // ascending
-  std::size_t rounds = 0;            // raised to whole balanced squares
-  bool fit_to_budget = false;        // cut rounds and lengths to protocol.time_limit_s
+  std::size_t rounds = 0;            // raised to whole squares where `balanced`
+  bool balanced = true;              // false: exactly `rounds`, the order still rotates
+  bool fit_to_budget = false;        // cut rounds, lengths to protocol.time_limit_s; if balanced
   std::uint64_t seed = 42;           // of the bootstrap
 };
 

@@ -20,6 +20,8 @@ struct FakeCost {
   double intercept_s = 0.010, slope_s = 1e-6;
   std::string storage = "exact";
   std::size_t packed_tokens = 0, predicted_packed_tokens = 0;
+  KvSides sides = {};                // kv_sides of every run; its bytes are the resident ones
+  std::int64_t resident_excess = 0;  // measured resident bytes beyond the predicted ones
   std::function<std::vector<TokenId>(std::size_t n, std::size_t call)> tokens = nullptr;
 };
 
@@ -48,18 +50,22 @@ class FakeRunner : public ArmRunner {
     RunSample sample;
     sample.prompt_tokens = length;
     sample.prefill_s = scale * cost.prefill_token_s * static_cast<double>(length);
-    for (std::size_t i = 0; i < decode_steps; ++i) {
+    sample.tokens =
+        cost.tokens ? cost.tokens(decode_steps + 1, call) : CountingTokens(decode_steps + 1);
+    if (sample.tokens.size() <= decode_steps) sample.finish = FinishReason::kEndOfGeneration;
+    for (std::size_t i = 0; i + 1 < sample.tokens.size(); ++i) {
       const double context = static_cast<double>(length + 1 + i);
       sample.step_s.push_back(scale * (cost.intercept_s + cost.slope_s * context));
       sample.decode_s += sample.step_s.back();
     }
     sample.ttft_s = sample.prefill_s + 0.001;
-    sample.tokens =
-        cost.tokens ? cost.tokens(decode_steps + 1, call) : CountingTokens(decode_steps + 1);
     sample.kv.spec = arm.spec;
     sample.kv.kernel = "scalar";
     sample.kv.path = "attend/" + arm.spec + "/scalar";
     sample.kv.packed_tokens = cost.packed_tokens;
+    sample.kv_sides = cost.sides;
+    sample.kv.resident_bytes = cost.sides.key_resident + cost.sides.value_resident +
+                               static_cast<std::uint64_t>(cost.resident_excess);
     sample.predicted_packed_tokens = cost.predicted_packed_tokens;
     sample.storage = cost.storage;
     if (clock_s != nullptr) *clock_s += sample.ttft_s + sample.decode_s;
@@ -175,6 +181,19 @@ struct FakeBench {
     report.kv.peak_bytes = 1200 * length;
     report.storage = runner.costs.count(arm.name) != 0 ? runner.costs[arm.name].storage : "exact";
     return report;
+  }
+};
+
+/// The same on the protocol "published", as it is.
+struct FakePublishedBench : FakeBench {
+  FakePublishedBench() {
+    config.protocol = LoadProtocol("published");
+    const std::vector<std::string> specs = config.protocol.arms;
+    config.arms = MakePublishedArms(*config.protocol.published, specs, {}, false);
+    config.lengths = config.protocol.lengths;
+    config.rounds = config.protocol.rounds;
+    config.balanced = false;
+    runner.costs["off"].slope_s = 3e-6;
   }
 };
 
