@@ -113,6 +113,8 @@ class KvCache {
   const BlockPool& pool() const { return *pool_; }
 
  private:
+  friend struct StateAccess;  // kv/state.cc: a cache out of a saved state
+
   struct State {
     std::size_t length = 0;
     std::vector<HeadTable> heads;  // [n_layer * n_kv_head]
