@@ -163,11 +163,27 @@ class Session {
   /// Remembers this position so that Truncate can return to it exactly.
   void Snapshot();
 
+  /// Writes tokens and cache to a file (docs/state-format.md) and returns its bytes. A file of that name is
+  /// replaced when all is written, not before. Snapshots and samplers are not part of it. Throws Error with
+  /// one sentence: CheckSaveTarget's, a full disk (kResourceExhausted), a model file that has changed since
+  /// it was loaded.
+  std::uint64_t Save(const std::string& path) const;
+  /// Becomes the session that was saved: what follows gives the same bits as it would have given there, also
+  /// on another instruction set. Its snapshots are dropped. Throws Error with one sentence and leaves the
+  /// session as it was: kNotFound, kCorruptData (not a state, truncated, damaged), kUnsupported (format
+  /// version), kInvalidArgument (another model, RoPE or method, more tokens than ctx), kResourceExhausted (the
+  /// KV byte limit; the session's own blocks are in use until it has become the other one).
+  void Load(const std::string& path);
+
  private:
   friend class Engine;
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// Throws Error where Session::Save could not write to this path: kNotFound (no such folder, not writable),
+/// kInvalidArgument (a folder, a device). For callers who want to know before the work and not after it.
+void CheckSaveTarget(const std::string& path);
 
 }  // namespace kvant

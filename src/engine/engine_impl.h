@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "kv/cache.h"
 #include "kv/resolved_method.h"
+#include "llm/fingerprint.h"
 #include "llm/forward.h"
 #include "llm/model.h"
 
@@ -29,9 +30,13 @@ struct Engine::Impl {
   std::size_t ctx = 0;
   std::optional<BlockPool> pool;
   std::optional<ForwardPass> forward;
+  FileStamp model_file;                      // the file that was loaded
+  std::optional<std::uint64_t> fingerprint;  // computed when a state first needs it
 
   Impl(const EngineOptions& o, Isa i, std::size_t n_threads)
-      : options(o), isa(i), threads(n_threads) {}
+      : options(o), isa(i), threads(n_threads), model_file(StampOf(o.model_path)) {}
+  /// Throws Error(kInvalidArgument) where the model's file is no longer the one that was loaded.
+  std::uint64_t Fingerprint();
 };
 
 }  // namespace kvant

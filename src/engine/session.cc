@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine/stop_filter.h"
 
 namespace kvant {
@@ -24,31 +24,6 @@ double SecondsSince(Clock::time_point start) {
 }
 
 }  // namespace
-
-struct Session::Impl {
-  Engine::Impl* engine;
-  KvCache cache;
-  std::vector<TokenId> tokens;  // the cache holds a prefix; the rest is run by the next call
-  Buffer<float> logits;
-
-  explicit Impl(Engine::Impl* e)
-      : engine(e),
-        cache(e->method, &*e->pool, e->isa),
-        logits(e->model.config.n_vocab, MemoryTag::kLogits) {}
-
-  // Back to `n_tokens` tokens after a failed or cancelled call.
-  void Restore(std::size_t n_tokens, std::size_t kv_len) {
-    tokens.resize(n_tokens);
-    cache.Truncate(std::min(kv_len, cache.length()));
-  }
-
-  void CheckFits(std::size_t n_prompt) const;
-  void RunPending();
-  bool Prefill(const GenerateOptions& options);
-  void Decode(Sampler& sampler, const GenerateOptions& options, GenerateResult& result);
-  bool TakeToken(TokenId id, const GenerateOptions& options, StopFilter& stop,
-                 GenerateResult& result);
-};
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
