@@ -27,7 +27,9 @@ struct MethodsOptions {
 
 // Bytes of one token of one KV head with default options, whole blocks.
 double BytesPerToken(const CodecRecord& codec, Side side, std::size_t head_dim) {
-  const BlockGeometry geometry = codec.geometry(side, head_dim, *codec.parse_config({}));
+  const BlockGeometry geometry = codec.geometry(
+      side, head_dim,
+      *BindCodec(codec, std::string_view(), {.side = side, .layer = 0, .head_dim = head_dim}));
   return static_cast<double>(geometry.bytes) / static_cast<double>(kBlockTokens);
 }
 
@@ -88,7 +90,9 @@ void PrintText(const nlohmann::json& document) {
     fmt::print("  source {}\n\n", codec["paper"].get<std::string>());
   }
   fmt::print("Keys: sink=0..64 first tokens kept exact; window=N recent tokens kept exact, a multiple "
-             "of 64;\n      exact=fp16|bf16 the 16-bit type of exact rows; layers=A-B+C:k=CODEC:v=CODEC\n"
+             "of 64;\n      exact=fp16|bf16 the 16-bit type of exact rows; layers=A-B+C:k=CODEC:v=CODEC;\n"
+             "      k_mean=off|block0|refreeze:N|rope, smooth=off|balanced|balanced_pair|sigma|max of packed "
+             "keys;\n      tail=exact|packed the open block; read=codes|dequantize how keys are attended\n"
              "Policies for evict=: {}\n",
              PolicyNames());
 }

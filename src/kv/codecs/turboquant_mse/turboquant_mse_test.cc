@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kv/codecs/turboquant_rvq/turboquant_rvq.h"
+#include "kv/registry.h"
 #include "kvant/error.h"
 #include "tests/support/seed.h"
 
@@ -46,9 +46,9 @@ TEST(TurboQuantMse, FourBitsAreTheNestedTwoPlusTwo) {
   std::vector<float> rows(kBlockTokens * kHeadDim);
   for (float& x : rows) x = static_cast<float>(rng.Normal());
   EXPECT_TRUE(Encode(GetCodec(), "bits=4", rows, kHeadDim) ==
-              Encode(turboquant_rvq::GetCodec(), "bits=2+2", rows, kHeadDim));
+              Encode(*FindCodec("turboquant_rvq"), "bits=2+2", rows, kHeadDim));
   EXPECT_TRUE(Encode(GetCodec(), "bits=4", rows, kHeadDim) ==
-              Encode(turboquant_rvq::GetCodec(), "bits=3+1", rows, kHeadDim));
+              Encode(*FindCodec("turboquant_rvq"), "bits=3+1", rows, kHeadDim));
 }
 
 TEST(TurboQuantMse, BadOptionsAreNamed) {
