@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kv/registry.h"
 
 namespace kvant {
 namespace {
@@ -22,6 +23,37 @@ std::string RopeText(const RopeGeometry* rope) {
   if (rope == nullptr) return "none";
   std::string text = rope->adjacent_pairs ? "adjacent" : "split";
   for (const double frequency : rope->frequency) text += fmt::format(" {}", frequency);
+  return text;
+}
+
+// Every option of the codec, as given or by default, in the order of its record.
+std::string FullText(const CodecChoice& choice) {
+  std::string text = choice.codec;
+  for (const OptionInfo& option : FindCodec(choice.codec)->options) {
+    std::string value(option.default_value);
+    for (const OptionText& given : choice.options) {
+      if (given.name == option.name) value = given.value;
+    }
+    text += fmt::format(":{}={}", option.name, value);
+  }
+  return text;
+}
+
+// Presets and defaults may change from version to version; what the bytes mean may not.
+std::string FullText(const MethodSpec& spec) {
+  std::string text = fmt::format(
+      "k={},v={},exact={},sink={},window={},k_mean={},smooth={},tail={},read={}", FullText(spec.key),
+      FullText(spec.value), spec.exact, spec.sink, spec.window, KeyMeanText(spec.key_transform),
+      KeySmoothText(spec.key_transform.smooth), spec.pack_tail ? "packed" : "exact",
+      spec.dequantize ? "dequantize" : "codes");
+  for (const LayerOverride& layers : spec.layers) {
+    text += ",layers=";
+    for (std::size_t i = 0; i < layers.ranges.size(); ++i) {
+      text += fmt::format("{}{}-{}", i == 0 ? "" : "+", layers.ranges[i].first, layers.ranges[i].second);
+    }
+    if (layers.key) text += ":k=" + FullText(*layers.key);
+    if (layers.value) text += ":v=" + FullText(*layers.value);
+  }
   return text;
 }
 
@@ -141,6 +173,20 @@ void CheckModel(const StateHeader& header, const Method& method, const RestoreAr
   CheckRope(header.rope, RopeText(g.rope.get()), args.name);
 }
 
+void CheckMethod(const StateHeader& header, const MethodSpec& spec, const std::string& name) {
+  const std::string options = FullText(spec);
+  if (header.options == options) return;
+  if (const std::string here = spec.ToString(); header.method != here) {
+    Fail(ErrorCode::kInvalidArgument,
+         "{}: its method is '{}' and the one here is '{}'; load it with --kv '{}'", name, header.method,
+         here, header.method);
+  }
+  Fail(ErrorCode::kUnsupported,
+       "{}: its method '{}' meant '{}' when it was saved and means '{}' in this version; load it with the "
+       "version that saved it",
+       name, header.method, header.options, options);
+}
+
 // What the file says of sizes must be what its own tokens need.
 void CheckSizes(const StateHeader& header, const Method& method, const RestoreArgs& args) {
   if (header.n_cached > header.n_tokens) {
@@ -209,6 +255,7 @@ StateHeader MakeStateHeader(const Method& method, const StateModel& model, std::
   header.block_tokens = kBlockTokens;
   header.rope = RopeText(g.rope.get());
   header.method = method.spec().ToString();
+  header.options = FullText(method.spec());
   header.rotation = kRotationRule;
   header.n_tokens = n_tokens;
   header.n_cached = n_cached;
@@ -222,11 +269,11 @@ StateHeader MakeStateHeader(const Method& method, const StateModel& model, std::
 std::string FormatStateHeader(const StateHeader& h) {
   return fmt::format(
       "model {}\nfingerprint {:016x}\nlayers {}\nkv_heads {}\nheads_per_kv {}\nhead_dim {}\n"
-      "block_tokens {}\nrope {}\nmethod {}\nrotation {}\ntokens {}\ncached {}\npayload_bytes {}\n"
-      "resident_bytes {}\nbody_bytes {}\n",
+      "block_tokens {}\nrope {}\nmethod {}\noptions {}\nrotation {}\ntokens {}\ncached {}\n"
+      "payload_bytes {}\nresident_bytes {}\nbody_bytes {}\n",
       h.model.name, h.model.fingerprint, h.n_layer, h.n_kv_head, h.heads_per_kv, h.head_dim,
-      h.block_tokens, h.rope, h.method, h.rotation, h.n_tokens, h.n_cached, h.payload_bytes,
-      h.resident_bytes, h.body_bytes);
+      h.block_tokens, h.rope, h.method, h.options, h.rotation, h.n_tokens, h.n_cached,
+      h.payload_bytes, h.resident_bytes, h.body_bytes);
 }
 
 StateHeader ParseStateHeader(std::string_view text, const std::string& name) {
@@ -241,6 +288,7 @@ StateHeader ParseStateHeader(std::string_view text, const std::string& name) {
   h.block_tokens = lines.Number("block_tokens");
   h.rope = OneLine(std::string(lines.Text("rope")));
   h.method = OneLine(std::string(lines.Text("method")));
+  h.options = OneLine(std::string(lines.Text("options")));
   h.rotation = OneLine(std::string(lines.Text("rotation")));
   h.n_tokens = lines.Number("tokens");
   h.n_cached = lines.Number("cached");
@@ -253,11 +301,7 @@ StateHeader ParseStateHeader(std::string_view text, const std::string& name) {
 
 void CheckStateHeader(const StateHeader& header, const Method& method, const RestoreArgs& args) {
   CheckModel(header, method, args);
-  if (const std::string here = method.spec().ToString(); header.method != here) {
-    Fail(ErrorCode::kInvalidArgument,
-         "{}: its method is '{}' and the one here is '{}'; load it with --kv '{}'", args.name,
-         header.method, here, header.method);
-  }
+  CheckMethod(header, method.spec(), args.name);
   if (header.rotation != kRotationRule) {
     Fail(ErrorCode::kUnsupported,
          "{}: its rotation is '{}' and this version knows '{}'; save the session again with this version",

@@ -25,7 +25,8 @@ struct StateHeader {
   StateModel model;
   std::uint64_t n_layer = 0, n_kv_head = 0, heads_per_kv = 0, head_dim = 0, block_tokens = 0;
   std::string rope;      // "none", or "adjacent|split" and the frequencies
-  std::string method;    // canonical text
+  std::string method;    // canonical text: what --kv takes
+  std::string options;   // the same with every preset and default written out: what is compared
   std::string rotation;  // the rule by which seeds give signs
   std::uint64_t n_tokens = 0, n_cached = 0;
   std::uint64_t payload_bytes = 0, resident_bytes = 0;

@@ -198,6 +198,8 @@ TEST_F(StateHostileTest, ContradictionsBehindGoodChecksumsAreRefused) {
   ExpectCorrupt(test::WithHeader(bytes, ""), {"'model'"});
   ExpectRefused(rig_, test::ArgsFor(Replaced(bytes, "rotation ", "rotation older ")),
                 ErrorCode::kUnsupported, {"its rotation is 'older"});
+  ExpectRefused(rig_, test::ArgsFor(Replaced(bytes, "bits=1:", "bits=1,by other rules:")),
+                ErrorCode::kUnsupported, {"meant 'k=turboquant_mse:bits=1,by other rules:"});
   ExpectRefused(rig_, test::ArgsFor(Replaced(bytes, "adjacent 1 ", "adjacent nan ")),
                 ErrorCode::kInvalidArgument, {"pair 0 by nan"});
 }

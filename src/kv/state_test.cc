@@ -167,10 +167,13 @@ TEST(StateHeader, SaysInWordsWhatTheStateIs) {
   const std::string header = test::HeaderText(bytes);
   for (const char* line :
        {"model a model\n", "fingerprint 0123456789abcdef\n", "layers 2\n", "kv_heads 2\n",
-        "heads_per_kv 2\n", "head_dim 32\n", "block_tokens 64\n", "rope adjacent 1 0.46", "seed=7",
+        "heads_per_kv 2\n", "head_dim 32\n", "block_tokens 64\n", "rope adjacent 1 0.46",
+        "options k=turboquant_rvq:codebook=nested:bits=2+2:", "encode=fused:seed=7,v=turboquant_rvq:",
+        ",exact=fp16,sink=4,window=128,k_mean=rope,smooth=balanced_pair,tail=exact,read=codes\n",
         "rotation splitmix64", "tokens 4\n", "cached 3\n"}) {
     EXPECT_NE(header.find(line), std::string::npos) << line << "\n" << header;
   }
+  EXPECT_NE(header.find("seed=7"), header.rfind("seed=7")) << "in the method and in its options";
   EXPECT_NE(header.find("method " + rig.method->spec().ToString() + "\n"), std::string::npos);
   const std::uint64_t body = StateBodyBytes(*rig.method, 4, 3);
   EXPECT_EQ(bytes.size(), kStatePreludeBytes + header.size() + 2 * kStateChecksumBytes + body);
