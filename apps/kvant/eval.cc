@@ -119,14 +119,19 @@ class Evaluation {
             std::size_t first, std::size_t n, bool context, Measured& measured) {
     const auto tokens = ids.subspan(first, n);
     reference_.clear();
+    if (context) {  // no logits are computed
+      if (other) other->Evaluate(tokens, n, nullptr);
+      session.Evaluate(tokens, n, nullptr);
+      return;
+    }
     if (other) {
       other->Evaluate(tokens, n, [&](std::size_t, std::span<const float> logits) {
-        if (!context) reference_.insert(reference_.end(), logits.begin(), logits.end());
+        reference_.insert(reference_.end(), logits.begin(), logits.end());
       });
     }
     session.Evaluate(tokens, n, [&](std::size_t index, std::span<const float> logits) {
       const std::size_t position = first + index;
-      if (context || position + 1 >= ids.size()) return;
+      if (position + 1 >= ids.size()) return;
       const auto target = static_cast<std::size_t>(ids[position + 1]);
       if (target >= logits.size()) {
         Fail(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary of {} tokens", target,

@@ -143,7 +143,7 @@ class Session {
   GenerateResult Generate(std::span<const TokenId> prompt, Sampler& sampler,
                           const GenerateOptions& options);
   /// Runs tokens through the model and returns the logits [n_vocab] after each one through the
-  /// callback (index into `tokens`). `chunk` tokens per forward step. Tokens that an earlier call left to
+  /// callback (index into `tokens`); without a callback no logits are computed. `chunk` tokens per forward step. Tokens that an earlier call left to
   /// run (tokens().size() > kv_len()) go first, without a callback.
   void Evaluate(std::span<const TokenId> tokens, std::size_t chunk,
                 const std::function<void(std::size_t index, std::span<const float> logits)>& visit);

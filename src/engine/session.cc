@@ -178,13 +178,13 @@ void Session::Evaluate(
   impl_->CheckFits(tokens.size());
   impl_->RunPending();
   const std::size_t n_vocab = impl_->engine->model.config.n_vocab;
-  Buffer<float> logits(std::min(kLogitRows, chunk) * n_vocab, MemoryTag::kLogits);
+  Buffer<float> logits(visit ? std::min(kLogitRows, chunk) * n_vocab : 0, MemoryTag::kLogits);
   for (std::size_t done = 0; done < tokens.size();) {
     const std::size_t n = std::min(chunk, tokens.size() - done);
     forward.Run(impl_->cache, tokens.subspan(done, n));
     const auto run = tokens.subspan(done, n);
     impl_->tokens.insert(impl_->tokens.end(), run.begin(), run.end());
-    for (std::size_t first = 0; first < n; first += kLogitRows) {
+    for (std::size_t first = 0; visit && first < n; first += kLogitRows) {
       const std::size_t rows = std::min(kLogitRows, n - first);
       forward.Logits(first, rows, logits.data());
       for (std::size_t i = 0; i < rows; ++i) {
@@ -236,7 +236,7 @@ KvReport Session::kv() const {
   report.payload_bytes = impl_->cache.payload_bytes();
   report.resident_bytes = impl_->cache.resident_bytes();
   report.peak_bytes = impl_->engine->pool->peak_bytes();
-  report.packed_tokens = impl_->cache.method().PackedTokens(kv_len());
+  report.packed_tokens = impl_->cache.packed_tokens();
   report.exact_tokens = kv_len() - report.packed_tokens;
   report.kernel = IsaName(impl_->engine->isa);
   report.path = impl_->engine->forward->PathName(impl_->cache.method());

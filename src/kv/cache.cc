@@ -361,6 +361,14 @@ std::vector<float> KvCache::Rows(std::size_t layer, std::size_t kv_head, Side si
   return rows;
 }
 
+std::size_t KvCache::packed_tokens() const {
+  if (state_.heads.empty()) return 0;
+  const std::vector<BlockEntry>& blocks = state_.heads[0].blocks;
+  std::size_t n_packed = 0;
+  while (n_packed < blocks.size() && blocks[n_packed].packed) ++n_packed;
+  return std::min(n_packed * kBlockTokens, length());
+}
+
 std::uint64_t KvCache::resident_bytes() const {
   std::uint64_t bytes = 0;
   for (const HeadTable& table : state_.heads) {

@@ -107,6 +107,8 @@ class KvCache {
   /// transforms undone: [length(), head_dim]. For inspection and tests.
   std::vector<float> Rows(std::size_t layer, std::size_t kv_head, Side side) const;
 
+  /// Tokens of the first layer that are held packed, counted over the blocks that are there.
+  std::size_t packed_tokens() const;
   std::uint64_t payload_bytes() const { return method_->Predict(length()).payload; }
   /// Counted over the blocks that the tables of this cache name (snapshots aside).
   std::uint64_t resident_bytes() const;
