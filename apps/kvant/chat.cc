@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// kvant chat: a conversation at the terminal. The whole conversation is rendered by the model's template
-// each turn; what the cache already holds of it is not computed again.
+// kvant chat: a conversation at the terminal. The session's tokens are the history: each turn appends what
+// the model's template writes between an answer and the next, and nothing of the past is rendered or
+// computed again. So a conversation that was loaded goes on exactly as the one that was saved.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -20,7 +20,8 @@ namespace kvant::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "/stats what the last answer cost   /kv the cache   /reset start over   /quit leave\n";
+    "/stats what the last answer cost   /kv the cache   /save FILE   /load FILE   /reset start over   "
+    "/quit leave\n";
 
 struct ChatOptions {
   CommonOptions common;
@@ -61,8 +62,6 @@ class Chat {
 
  private:
   void Reset() {
-    messages_.clear();
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
     session_ = engine_.NewSession();
     last_ = GenerateResult();
   }
@@ -80,47 +79,64 @@ class Chat {
       fmt::print(stderr, "{}: {} resident for {} of {} tokens ({} packed, {} exact), read by {}\n",
                  kv.spec, FormatBytes(kv.resident_bytes), session_.kv_len(), engine_.ctx(),
                  kv.packed_tokens, kv.exact_tokens, kv.path);
+    } else if (line.rfind("/save", 0) == 0 || line.rfind("/load", 0) == 0) {
+      StateCommand(line.substr(0, 5), line.substr(5));
     } else {
       fmt::print(stderr, "unknown command '{}'; there are: {}", line, kHelp);
     }
     return true;
   }
 
+  // "/save" or "/load" and " FILE", blanks around the name aside.
+  void StateCommand(const std::string& command, const std::string& rest) {
+    const std::size_t begin = rest.find_first_not_of(' ');
+    if (begin == 0 || begin == std::string::npos) {
+      fmt::print(stderr, "'{}{}' names no file; write {} FILE\n", command, rest, command);
+      return;
+    }
+    const std::string path = rest.substr(begin, rest.find_last_not_of(' ') - begin + 1);
+    try {
+      if (command == "/save") {
+        const std::uint64_t n_bytes = session_.Save(path);
+        fmt::print(stderr, "saved {} tokens to {} ({})\n", session_.tokens().size(), path,
+                   FormatBytes(n_bytes));
+      } else {
+        session_.Load(path);
+        last_ = GenerateResult();
+        fmt::print(stderr, "loaded {} tokens from {}; they are the conversation now\n",
+                   session_.tokens().size(), path);
+      }
+    } catch (const Error& error) {
+      fmt::print(stderr, "kvant: {}\n", error.what());
+    }
+  }
+
+  std::vector<TokenId> EncodeTurn(const std::string& text) {
+    if (!session_.tokens().empty()) return EncodeNextTurn(engine_, session_, text);
+    std::vector<ChatMessage> messages;
+    if (!options_.system.empty()) messages.push_back({"system", options_.system});
+    messages.push_back({"user", text});
+    return EncodeChat(engine_, messages);
+  }
+
+  // After an error the session is without the question, so that the conversation can go on.
   void Turn(const std::string& text) {
-    messages_.push_back({"user", text});
     WarnInexpressible(engine_.tokenizer(), text, options_.common.quiet);
     try {
-      const std::vector<TokenId> ids = EncodeChat(engine_, messages_);
-      KeepCommonPrefix(ids);
-      const std::vector<TokenId> rest(
-          ids.begin() + static_cast<std::ptrdiff_t>(session_.tokens().size()), ids.end());
-      last_ = GenerateStreaming(session_, rest, sampler_, options_.sampling, options_.common, false);
-      messages_.push_back({"assistant", last_.text});
+      last_ = GenerateStreaming(session_, EncodeTurn(text), sampler_, options_.sampling,
+                                options_.common, false);
       if (const std::string note = FinishNote(last_, engine_); !note.empty()) {
         fmt::print(stderr, "[{}]\n", note);
       }
     } catch (const Error& error) {
-      // The question is taken back, so that the conversation can go on.
-      messages_.pop_back();
       fmt::print(stderr, "kvant: {} (or /reset to start over)\n", error.what());
     }
-  }
-
-  // Goes back to the last token that the session shares with the rendered conversation (templates may
-  // trim an answer). At least one token is left to run.
-  void KeepCommonPrefix(const std::vector<TokenId>& ids) {
-    const auto held = session_.tokens();
-    const std::size_t limit = std::min(held.size(), ids.size() - 1);
-    std::size_t n = 0;
-    while (n < limit && held[n] == ids[n]) ++n;
-    if (n < held.size()) session_.Truncate(n);
   }
 
   Engine& engine_;
   const ChatOptions& options_;
   Sampler sampler_;
   Session session_;
-  std::vector<ChatMessage> messages_;
   GenerateResult last_;
 };
 

@@ -42,14 +42,22 @@ void WarnInexpressible(const Tokenizer& tokenizer, std::string_view text, bool q
              n, n == 1 ? "" : "s", n == 1 ? "has" : "have");
 }
 
-std::vector<TokenId> EncodeChat(const Engine& engine, const std::vector<ChatMessage>& messages) {
+namespace {
+
+std::string RenderChat(const Engine& engine, const std::vector<ChatMessage>& messages) {
   const ChatTemplate* chat = engine.chat_template();
   if (chat == nullptr) {
     Fail(ErrorCode::kUnsupported,
          "{} has no chat template; use --raw to continue the text as it stands",
          engine.summary().path);
   }
-  const std::string text = chat->Render(messages, /*add_generation_prompt=*/true);
+  return chat->Render(messages, /*add_generation_prompt=*/true);
+}
+
+}  // namespace
+
+std::vector<TokenId> EncodeChat(const Engine& engine, const std::vector<ChatMessage>& messages) {
+  const std::string text = RenderChat(engine, messages);
   std::vector<TokenId> ids = engine.tokenizer().Encode(text, /*parse_special=*/true);
   const Tokenizer& tokenizer = engine.tokenizer();
   // Templates that write BOS themselves must not get a second one.
@@ -64,6 +72,30 @@ std::vector<TokenId> EncodeRaw(const Engine& engine, std::string_view text) {
   std::vector<TokenId> ids = tokenizer.Encode(text, /*parse_special=*/true);
   if (tokenizer.add_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
   return ids;
+}
+
+std::vector<TokenId> EncodeNextTurn(const Engine& engine, Session& session,
+                                    const std::string& text) {
+  // The template is asked for a conversation whose answer is known; what follows the answer is the turn.
+  constexpr std::string_view kAnswer = "kvant-stands-for-an-answer";
+  const std::string rendered =
+      RenderChat(engine, {{"user", "x"}, {"assistant", std::string(kAnswer)}, {"user", text}});
+  const std::size_t answer = rendered.find(kAnswer);
+  if (answer == std::string::npos) {
+    Fail(ErrorCode::kUnsupported,
+         "the chat template of {} does not write out earlier answers, so no turn can follow; use --raw to "
+         "continue the text as it stands",
+         engine.summary().path);
+  }
+  const auto past = session.tokens();
+  if (past.size() > session.kv_len() && engine.tokenizer().IsEndOfGeneration(past.back())) {
+    session.Truncate(past.size() - 1);
+  }
+  return EncodeContinuation(engine, std::string_view(rendered).substr(answer + kAnswer.size()));
+}
+
+std::vector<TokenId> EncodeContinuation(const Engine& engine, std::string_view text) {
+  return engine.tokenizer().Encode(text, /*parse_special=*/true);
 }
 
 GenerateResult GenerateStreaming(Session& session, const std::vector<TokenId>& prompt,

@@ -28,6 +28,13 @@ void WarnInexpressible(const Tokenizer& tokenizer, std::string_view text, bool q
 std::vector<TokenId> EncodeChat(const Engine& engine, const std::vector<ChatMessage>& messages);
 /// Tokens of plain text, with BOS where the model wants one.
 std::vector<TokenId> EncodeRaw(const Engine& engine, std::string_view text);
+/// Tokens of a further user turn of a session that has a past: what the chat template writes between an answer
+/// and the next one. The past itself stays as it is, token by token; nothing of it is rendered again. The
+/// token that ended the last answer is taken back first where it is not cached, since the template writes it
+/// too. Throws where the file has no template, or one that does not write out earlier answers.
+std::vector<TokenId> EncodeNextTurn(const Engine& engine, Session& session, const std::string& text);
+/// The same for plain text: its tokens without BOS.
+std::vector<TokenId> EncodeContinuation(const Engine& engine, std::string_view text);
 
 /// Generates with streaming to stdout (unless `silent`), progress on stderr and Ctrl-C handling.
 GenerateResult GenerateStreaming(Session& session, const std::vector<TokenId>& prompt,

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "apps/kvant/commands.h"
 #include "apps/kvant/generation.h"
@@ -22,6 +23,7 @@ struct RunOptions {
   CommonOptions common;
   SamplingOptions sampling;
   std::string prompt, prompt_file, system;
+  std::string save, load;  // state files; empty: none
   bool has_prompt = false;
   bool raw = false;
   bool stats = false;
@@ -45,18 +47,48 @@ std::string ReadPrompt(const RunOptions& options) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
+// In a session with a past, the prompt is a further turn of it, or more text with --raw.
 std::vector<TokenId> EncodePrompt(const Engine& engine, const RunOptions& options,
-                                  const std::string& prompt) {
+                                  const std::string& prompt, Session& session) {
+  const bool has_past = !session.tokens().empty();
   if (options.raw) {
     if (!options.system.empty()) {
       Fail(ErrorCode::kInvalidArgument, "--system needs the chat template; leave out --raw");
     }
-    return EncodeRaw(engine, prompt);
+    return has_past ? EncodeContinuation(engine, prompt) : EncodeRaw(engine, prompt);
+  }
+  if (has_past) {
+    if (!options.system.empty()) {
+      Fail(ErrorCode::kInvalidArgument,
+           "--system begins a conversation and '{}' holds one that has begun; leave out --system",
+           options.load);
+    }
+    return EncodeNextTurn(engine, session, prompt);
   }
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});
   return EncodeChat(engine, messages);
+}
+
+// What was read and written, for --json and for people.
+struct StateReport {
+  std::size_t loaded_tokens = 0;
+  std::uint64_t saved_bytes = 0;
+  std::optional<Error> save_error;  // said after the answer, which must not be lost with the file
+};
+
+nlohmann::json ToJson(const RunOptions& options, const StateReport& state, const Session& session) {
+  nlohmann::json result = {{"load", nullptr}, {"save", nullptr}};
+  if (!options.load.empty()) {
+    result["load"] = {{"path", options.load}, {"tokens", state.loaded_tokens}};
+  }
+  if (state.saved_bytes > 0) {
+    result["save"] = {{"path", options.save},
+                      {"tokens", session.tokens().size()},
+                      {"bytes", state.saved_bytes}};
+  }
+  return result;
 }
 
 nlohmann::json ToJson(const GenerateResult& result, const Session& session) {
@@ -84,7 +116,41 @@ nlohmann::json ToJson(const GenerateResult& result, const Session& session) {
           {"process_peak_bytes", ProcessPeakBytes()}};
 }
 
+// After an interrupt in the prompt there is nothing that was not there before.
+void SaveState(const RunOptions& options, const GenerateResult& result, const Session& session,
+               StateReport& state) {
+  if (options.save.empty()) return;
+  if (result.finish == FinishReason::kCancelled && result.tokens.empty()) return;
+  try {
+    state.saved_bytes = session.Save(options.save);
+  } catch (const Error& error) {
+    state.save_error = error;
+  }
+}
+
+void Report(const RunOptions& options, const GenerateResult& result, const StateReport& state,
+            const Session& session, const Engine& engine, bool silent) {
+  if (options.common.json) {
+    nlohmann::json json = ToJson(result, session);
+    json.update(ToJson(options, state, session));
+    WriteJson(options.common, json);
+  }
+  if (options.stats) {
+    fmt::print(stderr, "{}", StatsText(result, session, engine));
+  } else if (!options.common.quiet && !silent) {
+    fmt::print(stderr, "{}", CostLine(result, session));
+  }
+  if (state.saved_bytes > 0 && !options.common.quiet && !silent) {
+    fmt::print(stderr, "saved {} tokens to {} ({})\n", session.tokens().size(), options.save,
+               FormatBytes(state.saved_bytes));
+  }
+  if (const std::string note = FinishNote(result, engine); !note.empty()) {
+    fmt::print(stderr, "kvant: {}\n", note);
+  }
+}
+
 int Run(RunOptions& options) {
+  if (!options.save.empty()) CheckSaveTarget(options.save);  // before the work, not after it
   const std::string prompt = ReadPrompt(options);
   if (prompt.empty()) {
     Fail(ErrorCode::kInvalidArgument, "the prompt is empty; give some text with -p, -f or a pipe");
@@ -93,20 +159,19 @@ int Run(RunOptions& options) {
   Sampler sampler(options.sampling.sampler);
   Engine engine(options.common.ToEngineOptions());
   WarnInexpressible(engine.tokenizer(), prompt, options.common.quiet);
-  const std::vector<TokenId> ids = EncodePrompt(engine, options, prompt);
   Session session = engine.NewSession();
+  StateReport state;
+  if (!options.load.empty()) {
+    session.Load(options.load);
+    state.loaded_tokens = session.tokens().size();
+  }
+  const std::vector<TokenId> ids = EncodePrompt(engine, options, prompt, session);
   const bool silent = options.common.json && options.common.json_path.empty();
   const GenerateResult result =
       GenerateStreaming(session, ids, sampler, options.sampling, options.common, silent);
-  if (options.common.json) WriteJson(options.common, ToJson(result, session));
-  if (options.stats) {
-    fmt::print(stderr, "{}", StatsText(result, session, engine));
-  } else if (!options.common.quiet && !silent) {
-    fmt::print(stderr, "{}", CostLine(result, session));
-  }
-  if (const std::string note = FinishNote(result, engine); !note.empty()) {
-    fmt::print(stderr, "kvant: {}\n", note);
-  }
+  SaveState(options, result, session, state);
+  Report(options, result, state, session, engine, silent);
+  if (state.save_error) throw Error(*state.save_error);
   if (result.finish == FinishReason::kKvLimit) return 2;
   return result.finish == FinishReason::kCancelled ? 130 : 0;
 }
@@ -121,6 +186,9 @@ void AddRunCommand(CLI::App& app, Dispatch& dispatch) {
       ->excludes(prompt);
   command->add_option("--system", options->system, "system message");
   command->add_flag("--raw", options->raw, "continue the text as it stands, no chat template");
+  command->add_option("--load", options->load,
+                      "go on from a saved state: the prompt is its next turn (with --raw: more text)");
+  command->add_option("--save", options->save, "save the state to a file after the answer");
   command->add_flag("--stats", options->stats, "say in detail what the answer cost");
   AddSamplingOptions(*command, options->sampling);
   AddModelOptions(*command, options->common);
