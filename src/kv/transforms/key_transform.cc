@@ -13,6 +13,8 @@ namespace kvant {
 namespace {
 
 constexpr double kFloor = 1e-3;
+// The rms of a row that codecs can still keep: a little below the largest half, 65504.
+constexpr double kLongestRow = 65500;
 constexpr std::size_t kMaxBiasBlocks = 16;
 constexpr std::size_t kMaxHeadDim = 1024;
 
@@ -20,6 +22,16 @@ constexpr std::size_t kMaxHeadDim = 1024;
 void RaiseToFloor(std::vector<double>& values) {
   const double floor = kFloor * *std::max_element(values.begin(), values.end());
   for (double& value : values) value = std::max(value, floor);
+}
+
+// A row near the ends of half may be longer, in units of lambda, than a half can say: its direction stays.
+void LimitLength(float* row, std::size_t n) {
+  double sum = 0;
+  for (std::size_t c = 0; c < n; ++c) sum += static_cast<double>(row[c]) * static_cast<double>(row[c]);
+  const double rms = std::sqrt(sum / static_cast<double>(n));
+  if (!(rms > kLongestRow) || std::isinf(rms)) return;  // what is not finite is the codec's to refuse
+  const auto scale = static_cast<float>(kLongestRow / rms);
+  for (std::size_t c = 0; c < n; ++c) row[c] *= scale;
 }
 
 }  // namespace
@@ -52,7 +64,11 @@ std::string KeySmoothText(KeySmooth smooth) {
 KeyTransform::KeyTransform(const KeyTransformSpec& spec, std::size_t head_dim,
                            const std::shared_ptr<const RopeGeometry>& rope)
     : spec_(spec), head_dim_(head_dim), rope_(rope) {
-  KVANT_CHECK(head_dim <= kMaxHeadDim);
+  if (head_dim > kMaxHeadDim) {
+    Fail(ErrorCode::kUnsupported,
+         "k_mean= and smooth= work with a head_dim of at most {}, not {}; use k_mean=off and smooth=off",
+         kMaxHeadDim, head_dim);
+  }
   const bool turns = spec.mean == KeyMean::kRope;
   const bool pairs = spec.smooth == KeySmooth::kBalancedPair;
   if ((turns || pairs) && (rope == nullptr || 2 * rope->n_pair() > head_dim)) {
@@ -186,9 +202,9 @@ void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* center, flo
   RaiseToFloor(spread);
   RaiseToFloor(query);
   double log_sum = 0;
-  bool usable = true;  // all keys or all queries zero: there is nothing to balance
+  bool usable = true;  // all keys or all queries zero (or beyond float): there is nothing to balance
   for (std::size_t c = 0; c < head_dim_; ++c) {
-    usable &= spread[c] > 0 && query[c] > 0;
+    usable &= spread[c] > 0 && query[c] > 0 && std::isfinite(spread[c]) && std::isfinite(query[c]);
     if (usable) log_sum += std::log(spread[c] / query[c]);
   }
   const double scale = usable ? std::exp(log_sum / static_cast<double>(head_dim_)) : 1.0;
@@ -198,6 +214,11 @@ void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* center, flo
 }
 
 void KeyTransform::Freeze(const FreezeArgs& args, float* version) const {
+  if (args.n_rows == 0) {  // all rows are sinks: nothing to learn from
+    std::fill_n(version, head_dim_, 0.0f);
+    std::fill_n(version + head_dim_, head_dim_, 1.0f);
+    return;
+  }
   FreezeCenter(args, version);
   FreezeLambda(args, version, version + head_dim_);
 }
@@ -231,6 +252,7 @@ void KeyTransform::Apply(const float* version, std::size_t block, float* rows) c
   for (std::size_t token = 0; token < kBlockTokens; ++token) {
     float* row = rows + token * head_dim_;
     for (std::size_t c = 0; c < head_dim_; ++c) row[c] = (row[c] - mean[c]) / lambda[c];
+    LimitLength(row, head_dim_);
   }
 }
 

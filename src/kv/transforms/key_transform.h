@@ -88,7 +88,7 @@ class KeyTransform {
 
   struct FreezeArgs {
     const float* rows;      // [n_rows, head_dim] keys at consecutive positions
-    std::size_t n_rows;
+    std::size_t n_rows;     // 0 (all were sinks): center 0, lambda 1
     std::size_t position;   // of row 0
     const float* energy;    // [head_dim]; read where needs_queries()
   };
@@ -96,7 +96,8 @@ class KeyTransform {
 
   /// The mean that block b's codes are taken against: mean [head_dim].
   void BlockMean(const float* version, std::size_t block, float* mean) const;
-  /// Keys of one block to what is coded, in place: rows [64, head_dim].
+  /// Keys of one block to what is coded, in place: rows [64, head_dim]. A row whose rms would not fit a half
+  /// is shortened to one that does.
   void Apply(const float* version, std::size_t block, float* rows) const;
   /// A decoded key tile [head_dim, 64] back to keys, in place.
   void Undo(const float* version, std::size_t block, float* tile) const;
