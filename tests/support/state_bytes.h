@@ -65,14 +65,18 @@ inline std::string HeaderText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()) + kStatePreludeBytes, HeaderBytes(bytes)};
 }
 
-/// Makes both checksums agree with the bytes, so that what lies behind them is reached.
+/// Makes both checksums agree with the bytes, so that what lies behind them is reached; of bytes that are no
+/// state, those that have a place.
 inline void Seal(StateBytes& bytes) {
+  if (bytes.size() < kStatePreludeBytes + 2 * kStateChecksumBytes) return;
   const auto put = [&](std::size_t at) {
     const std::uint64_t checksum = Hash64Of(std::span(bytes).first(at));
     std::memcpy(bytes.data() + at, &checksum, sizeof(checksum));
   };
-  put(kStatePreludeBytes + HeaderBytes(bytes));
-  put(bytes.size() - kStateChecksumBytes);
+  const std::size_t end = bytes.size() - kStateChecksumBytes;
+  const std::size_t header_end = kStatePreludeBytes + HeaderBytes(bytes);
+  if (header_end + kStateChecksumBytes <= end) put(header_end);
+  put(end);
 }
 
 /// The same state with another header text, sealed.
