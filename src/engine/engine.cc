@@ -125,6 +125,7 @@ Engine::Engine(const EngineOptions& options) {
                                  options.n_threads == 0 ? DefaultThreadCount() : options.n_threads);
   impl_->tokenizer = std::move(tokenizer);
   impl_->method = std::move(method);
+  impl_->CheckProfile();
   impl_->ctx = ctx;
   if (file.Find("tokenizer.chat_template") != nullptr) {
     impl_->template_source = std::string(file.GetString("tokenizer.chat_template"));

@@ -152,6 +152,12 @@ class Session {
   /// layer that the model does not have.
   KeyChannels InspectKeys(std::size_t layer) const;
 
+  /// Statistics of the cached keys and their queries, the sinks left out, for a profile= file. The engine's
+  /// method must be KeyProfileMethod of at least as many tokens as are cached, so that no row is packed and
+  /// the queries of every position were seen; throws kInvalidArgument elsewhere, for a session of no more tokens
+  /// than sinks, and for values that are not finite.
+  KeyProfile MeasureKeys() const;
+
   std::span<const TokenId> tokens() const;  // all tokens so far, cached or about to be
   std::size_t kv_len() const;               // tokens in the cache
   KvReport kv() const;
@@ -181,6 +187,12 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// The method under which Session::MeasureKeys measures up to n tokens.
+std::string KeyProfileMethod(std::size_t n_tokens);
+/// Writes a profile (kv/transforms/key_profile.h) as a whole or not at all. Throws Error like CheckSaveTarget,
+/// kResourceExhausted for a full disk.
+void SaveKeyProfile(const KeyProfile& profile, const std::string& path);
 
 /// Throws Error where Session::Save could not write to this path: kNotFound (no such folder, not writable),
 /// kInvalidArgument (a folder, a device). For callers who want to know before the work and not after it.

@@ -37,6 +37,8 @@ struct Engine::Impl {
       : options(o), isa(i), threads(n_threads), model_file(StampOf(o.model_path)) {}
   /// Throws Error(kInvalidArgument) where the model's file is no longer the one that was loaded.
   std::uint64_t Fingerprint();
+  /// Throws Error(kInvalidArgument) where the method's profile is of another model.
+  void CheckProfile();
 };
 
 }  // namespace kvant

@@ -186,7 +186,7 @@ void KvCache::PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_pac
   for (; block < n_packed; ++block) {
     if (method.transform != nullptr) {
       const std::size_t version = method.transform->VersionOf(block);
-      if (version == table.versions.size()) FreezeVersion(method, table, version);
+      if (version == table.versions.size()) FreezeVersion(method, kv_head, version, table);
     }
     PackBlock(layer, kv_head, block);
   }
@@ -217,7 +217,8 @@ void KvCache::CopySinkRows(const LayerMethod& method, HeadTable& table) {
 
 // From the 64 + window rows that are exact when the version's first block is packed, whatever the chunking;
 // sinks are outliers and stay out of the statistics.
-void KvCache::FreezeVersion(const LayerMethod& method, HeadTable& table, std::size_t version) {
+void KvCache::FreezeVersion(const LayerMethod& method, std::size_t kv_head, std::size_t version,
+                            HeadTable& table) {
   BlockRef state = pool_->Allocate(method.version_bytes());
   const std::size_t first = method.transform->FirstBlock(version);
   const std::size_t skip = version == 0 ? method.sink : 0;
@@ -232,7 +233,9 @@ void KvCache::FreezeVersion(const LayerMethod& method, HeadTable& table, std::si
        .n_rows = rows.size() / head_dim - skip,
        .position = first * kBlockTokens + skip,
        .energy = method.energy_bytes() > 0 ? reinterpret_cast<const float*>(table.energy.data())
-                                           : nullptr},
+                                           : nullptr,
+       .n_queries = (method.StatisticsEnd() - method.sink) * geometry().heads_per_kv,
+       .profile = method.profile == nullptr ? nullptr : method.profile + kv_head},
       reinterpret_cast<float*>(state.data()));
   table.versions.push_back(std::move(state));
 }

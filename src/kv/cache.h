@@ -135,7 +135,8 @@ class KvCache {
   void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed);
   void PackBlock(std::size_t layer, std::size_t kv_head, std::size_t block);
   void CopySinkRows(const LayerMethod& method, HeadTable& table);
-  void FreezeVersion(const LayerMethod& method, HeadTable& table, std::size_t version);
+  void FreezeVersion(const LayerMethod& method, std::size_t kv_head, std::size_t version,
+                     HeadTable& table);
   std::vector<float> BlockRows(const LayerMethod& method, const HeadTable& table, std::size_t block,
                                Side side, bool packed) const;
   std::vector<float> ExactRows(const LayerMethod& method, const HeadTable& table, std::size_t block,

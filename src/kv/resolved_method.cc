@@ -74,6 +74,19 @@ void Method::CheckTail() const {
   }
 }
 
+void Method::LoadProfile() {
+  const std::string& path = spec_.key_transform.profile;
+  if (path.empty()) return;
+  profile_ = std::make_shared<const KeyProfile>(LoadKeyProfile(path));
+  const KeyProfile& p = *profile_;
+  const CacheGeometry& g = geometry_;
+  if (p.n_layer == g.n_layer && p.n_kv_head == g.n_kv_head && p.head_dim == g.head_dim) return;
+  Fail(ErrorCode::kInvalidArgument,
+       "{}: it is the profile of {} layers with {} KV heads of head_dim {} and the model has {} with {} of "
+       "{}; make one of this model with 'kvant calibrate smooth'",
+       path, p.n_layer, p.n_kv_head, p.head_dim, g.n_layer, g.n_kv_head, g.head_dim);
+}
+
 Method::Method(MethodSpec spec, const CacheGeometry& geometry)
     : spec_(std::move(spec)), geometry_(geometry) {
   for (const LayerOverride& layers : spec_.layers) {
@@ -86,6 +99,7 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
     }
   }
   CheckTail();
+  LoadProfile();
   std::shared_ptr<const KeyTransform> transform;
   if (spec_.key_transform.active()) {
     transform =
@@ -112,6 +126,7 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
     layer.dequantize = spec_.dequantize && !layer.identity;
     // Keys of the exact type gain nothing from a transform and would lose bits to it.
     if (!layer.identity && !(key == exact)) layer.transform = transform;
+    if (layer.transform && profile_) layer.profile = &profile_->heads[i * geometry.n_kv_head];
     layers_.push_back(std::move(layer));
   }
 }

@@ -43,6 +43,7 @@ struct LayerMethod {
   std::size_t sink = 0;
   std::size_t window = 0;
   std::shared_ptr<const KeyTransform> transform;  // of packed keys; nullptr: none
+  const KeyStatistics* profile = nullptr;  // [n_kv_head], the Method's; nullptr: none
 
   std::uint64_t exact_block_bytes() const;
   std::uint64_t packed_block_bytes() const;
@@ -69,12 +70,15 @@ struct PredictedBytes {
 class Method {
  public:
   /// Binds a spec. Throws Error: kInvalidArgument for a layer range outside the model, kUnsupported for a
-  /// head_dim that a codec refuses.
+  /// head_dim that a codec refuses, that of LoadKeyProfile for a profile= that cannot be read,
+  /// kInvalidArgument for one of another geometry. (Whether it is of this model is the engine's to check.)
   Method(MethodSpec spec, const CacheGeometry& geometry);
 
   const MethodSpec& spec() const { return spec_; }
   const CacheGeometry& geometry() const { return geometry_; }
   const LayerMethod& layer(std::size_t layer) const { return layers_[layer]; }
+  /// What profile= names; nullptr: none.
+  const KeyProfile* profile() const { return profile_.get(); }
   /// Does any layer use a codec whose bytes really are smaller (StorageKind::kPacked)?
   bool saves_memory() const;
   PredictedBytes Predict(std::size_t kv_len) const;
@@ -90,11 +94,13 @@ class Method {
 
  private:
   void CheckTail() const;
+  void LoadProfile();
   std::uint64_t LayerBytes(const LayerMethod& layer, std::size_t kv_len, std::size_t n_exact) const;
 
   MethodSpec spec_;
   CacheGeometry geometry_;
   std::vector<LayerMethod> layers_;
+  std::shared_ptr<const KeyProfile> profile_;
 };
 
 }  // namespace kvant

@@ -14,8 +14,10 @@ namespace kvant {
 namespace {
 
 constexpr std::string_view kItemNames =
-    "k=, v=, values=, exact=, sink=, window=, k_mean=, smooth=, tail=, read=, layers=, evict=";
-constexpr std::string_view kKeyNames[] = {"exact", "sink", "window", "k_mean", "smooth", "tail", "read"};
+    "k=, v=, values=, exact=, sink=, window=, k_mean=, smooth=, profile=, tail=, read=, layers=, "
+    "evict=";
+constexpr std::string_view kKeyNames[] = {"exact",  "sink",    "window", "k_mean",
+                                          "smooth", "profile", "tail",   "read"};
 constexpr std::size_t kMaxSpecBytes = 4096;
 constexpr std::size_t kFromPreset = std::numeric_limits<std::size_t>::max();  // place of such options
 constexpr std::size_t kMaxWindow = std::size_t{1} << 30;
@@ -52,6 +54,10 @@ class Parser {
       ParseItem(item, first);
       first = false;
     }
+    const KeyTransformSpec& transform = spec_.key_transform;
+    if (!transform.profile.empty() && transform.smooth == KeySmooth::kOff) {
+      FailAt(profile_at_, "profile= is what smooth= is taken from, and it is off; add smooth=balanced_pair");
+    }
     return std::move(spec_);
   }
 
@@ -83,13 +89,14 @@ class Parser {
     } else if (name == "evict") {
       FailAt(value.position, "unknown policy '{}'; allowed: {}", value.text, PolicyNames());
     } else {
-      // "k_mean=refreeze:512" is one value.
-      const bool refreeze = name == "k_mean" && value.text == "refreeze" && parts.size() == 2;
-      if (parts.size() > 1 && !refreeze) {
+      // "k_mean=refreeze:512" and a path with ':' in it are one value.
+      const bool joined = name == "profile" ||
+                          (name == "k_mean" && value.text == "refreeze" && parts.size() == 2);
+      if (parts.size() > 1 && !joined) {
         FailAt(parts[1].position, "'{}=' takes no options; remove ':{}'", name, parts[1].text);
       }
       const std::size_t value_at = equals + 1;
-      ParseKey(name, refreeze ? Piece{item.text.substr(value_at), value.position} : value,
+      ParseKey(name, joined ? Piece{item.text.substr(value_at), value.position} : value,
                item.position);
     }
   }
@@ -113,6 +120,13 @@ class Parser {
       ParseKeyMean(value);
     } else if (name == "smooth") {
       ParseKeySmooth(value);
+    } else if (name == "profile") {
+      const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+      if (value.text.empty() || std::any_of(value.text.begin(), value.text.end(), control)) {
+        FailAt(value.position, "profile= needs the path of a file, without ',' and control characters");
+      }
+      spec_.key_transform.profile = value.text;
+      profile_at_ = position;
     } else if (name == "tail") {
       spec_.pack_tail = ParseChoice(value, "tail", "exact", "packed");
     } else if (name == "read") {
@@ -308,6 +322,7 @@ class Parser {
   std::string_view text_;
   MethodSpec spec_;
   std::vector<std::string_view> seen_;
+  std::size_t profile_at_ = 0;
 };
 
 std::string ChoiceText(const CodecChoice& choice) {
@@ -331,12 +346,13 @@ std::string LayersText(const LayerOverride& layers) {
   return text;
 }
 
-// The preset that says exactly what the spec says (layers aside), if there is one.
+// The preset that says exactly what the spec says (layers and profile aside), if there is one.
 const PresetInfo* MatchingPreset(const MethodSpec& spec) {
   for (const CodecRecord* codec : Codecs()) {
     for (const PresetInfo& preset : codec->presets) {
       MethodSpec expanded = Parser(preset.expansion).Parse();
       expanded.layers = spec.layers;
+      expanded.key_transform.profile = spec.key_transform.profile;
       if (expanded == spec) return &preset;
     }
   }
@@ -371,6 +387,7 @@ std::string MethodSpec::ToString() const {
     if (pack_tail) text += ",tail=packed";
     if (dequantize) text += ",read=dequantize";
   }
+  if (!key_transform.profile.empty()) text += ",profile=" + key_transform.profile;
   for (const LayerOverride& layer : layers) text += "," + LayersText(layer);
   return text;
 }

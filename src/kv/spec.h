@@ -7,7 +7,7 @@
 //   spec  = item *( "," item )
 //   item  = preset opts | ( "k" | "v" | "values" ) "=" codec opts | "evict=" policy opts
 //         | "layers=" range *( "+" range ) layer-opts | key "=" value
-//   key   = "sink" | "window" | "exact" | "k_mean" | "smooth" | "tail" | "read"
+//   key   = "sink" | "window" | "exact" | "k_mean" | "smooth" | "profile" | "tail" | "read"
 //   opts  = *( ":" name "=" value )      range = N | N "-" N
 //   layer-opts = *( ":" ( "k" | "v" ) "=" codec opts )
 //
@@ -15,8 +15,9 @@
 //
 // A preset may only come first; items after it replace what it says. Without one the start is fp16.
 // Options after a preset go to those of its codecs that know them, else to the keys of the method
-// ("turboquant_rvq:bits=3+1:window=256"). What `sink`, `window`, `exact` and `tail` mean: cache.h; `k_mean` and
-// `smooth`: transforms/key_transform.h; `read`: attention/attention.h.
+// ("turboquant_rvq:bits=3+1:window=256"). What `sink`, `window`, `exact` and `tail` mean: cache.h; `k_mean`,
+// `smooth` and `profile` (a path, which may contain ':' where it is an item of its own but no ','):
+// transforms/key_transform.h; `read`: attention/attention.h.
 #pragma once
 
 #include <cstddef>

@@ -29,6 +29,21 @@ TEST(MethodSpec, CanonicalTexts) {
             "fp16,layers=3:k=bf16:v=bf16,layers=5:v=bf16");
 }
 
+TEST(MethodSpec, ProfilesArePaths) {
+  for (const std::string_view text :
+       {"turboquant_rvq,profile=a.profile", "turboquant_rvq,profile=/a b/c:d=e:f", "turboquant_rvq,profile=x:",
+        "k=turboquant_mse:bits=4,v=fp16,smooth=max,profile=x=y", "turboquant_rvq,profile=a,layers=0:k=fp16"}) {
+    EXPECT_EQ(Canonical(text), text);
+    EXPECT_TRUE(ParseMethodSpec(text) == ParseMethodSpec(Canonical(text)));
+  }
+  EXPECT_EQ(Canonical("turboquant_rvq:profile=x"), "turboquant_rvq,profile=x");
+  EXPECT_EQ(Canonical("profile=x,k=turboquant_mse:bits=4,smooth=max"),
+            "k=turboquant_mse:bits=4,v=fp16,smooth=max,profile=x");
+  EXPECT_FALSE(ParseMethodSpec("turboquant_rvq,profile=a") == ParseMethodSpec("turboquant_rvq,profile=b"));
+  EXPECT_FALSE(ParseMethodSpec("turboquant_rvq,profile=a") == ParseMethodSpec("turboquant_rvq"));
+  EXPECT_THROW(ParseMethodSpec("turboquant_rvq,profile=a\nb"), Error);  // states have it in a line
+}
+
 struct BadSpec {
   std::string_view text;
   std::size_t character;  // counted from 1
@@ -69,6 +84,10 @@ INSTANTIATE_TEST_SUITE_P(
                     BadSpec{"v=fp16,values=bf16", 8, "they mean the same"},
                     BadSpec{"exact=int8", 7, "allowed: fp16, bf16"},
                     BadSpec{"k=bf16,fp16", 8, "may only come first"},
+                    BadSpec{"turboquant_rvq,profile=", 24, "path of a file"},
+                    BadSpec{"fp16,profile=a", 6, "add smooth="},
+                    BadSpec{"turboquant_rvq:profile=a,smooth=off", 16, "add smooth="},
+                    BadSpec{"turboquant_rvq,profile=a,profile=b", 26, "given twice"},
                     BadSpec{"colour=red", 1, "unknown item 'colour='"},
                     BadSpec{"fp16,evict=h2o", 12, "none in this version"},
                     BadSpec{"fp16,layers=3", 13, "changes nothing"},

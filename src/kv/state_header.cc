@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "kv/registry.h"
 
 namespace kvant {
@@ -40,12 +41,17 @@ std::string FullText(const CodecChoice& choice) {
 }
 
 // Presets and defaults may change from version to version; what the bytes mean may not.
-std::string FullText(const MethodSpec& spec) {
+// A profile stands for its contents, wherever the file lies.
+std::string FullText(const Method& method) {
+  const MethodSpec& spec = method.spec();
   std::string text = fmt::format(
       "k={},v={},exact={},sink={},window={},k_mean={},smooth={},tail={},read={}", FullText(spec.key),
       FullText(spec.value), spec.exact, spec.sink, spec.window, KeyMeanText(spec.key_transform),
       KeySmoothText(spec.key_transform.smooth), spec.pack_tail ? "packed" : "exact",
       spec.dequantize ? "dequantize" : "codes");
+  if (method.profile() != nullptr) {
+    text += fmt::format(",profile={:016x}", Hash64Of(FormatKeyProfile(*method.profile())));
+  }
   for (const LayerOverride& layers : spec.layers) {
     text += ",layers=";
     for (std::size_t i = 0; i < layers.ranges.size(); ++i) {
@@ -173,13 +179,18 @@ void CheckModel(const StateHeader& header, const Method& method, const RestoreAr
   CheckRope(header.rope, RopeText(g.rope.get()), args.name);
 }
 
-void CheckMethod(const StateHeader& header, const MethodSpec& spec, const std::string& name) {
-  const std::string options = FullText(spec);
+void CheckMethod(const StateHeader& header, const Method& method, const std::string& name) {
+  const std::string options = FullText(method);
   if (header.options == options) return;
-  if (const std::string here = spec.ToString(); header.method != here) {
+  if (const std::string here = method.spec().ToString(); header.method != here) {
     Fail(ErrorCode::kInvalidArgument,
          "{}: its method is '{}' and the one here is '{}'; load it with --kv '{}'", name, header.method,
          here, header.method);
+  }
+  if (method.profile() != nullptr) {
+    Fail(ErrorCode::kInvalidArgument,
+         "{}: the profile of its method '{}' was another file when it was saved; load it with that one", name,
+         header.method);
   }
   Fail(ErrorCode::kUnsupported,
        "{}: its method '{}' meant '{}' when it was saved and means '{}' in this version; load it with the "
@@ -255,7 +266,7 @@ StateHeader MakeStateHeader(const Method& method, const StateModel& model, std::
   header.block_tokens = kBlockTokens;
   header.rope = RopeText(g.rope.get());
   header.method = method.spec().ToString();
-  header.options = FullText(method.spec());
+  header.options = FullText(method);
   header.rotation = kRotationRule;
   header.n_tokens = n_tokens;
   header.n_cached = n_cached;
@@ -301,7 +312,7 @@ StateHeader ParseStateHeader(std::string_view text, const std::string& name) {
 
 void CheckStateHeader(const StateHeader& header, const Method& method, const RestoreArgs& args) {
   CheckModel(header, method, args);
-  CheckMethod(header, method.spec(), args.name);
+  CheckMethod(header, method, args.name);
   if (header.rotation != kRotationRule) {
     Fail(ErrorCode::kUnsupported,
          "{}: its rotation is '{}' and this version knows '{}'; save the session again with this version",

@@ -37,7 +37,8 @@ void LimitLength(float* row, std::size_t n) {
 }  // namespace
 
 bool operator==(const KeyTransformSpec& a, const KeyTransformSpec& b) {
-  return a.mean == b.mean && a.refreeze_tokens == b.refreeze_tokens && a.smooth == b.smooth;
+  return a.mean == b.mean && a.refreeze_tokens == b.refreeze_tokens && a.smooth == b.smooth &&
+         a.profile == b.profile;
 }
 
 std::string KeyMeanText(const KeyTransformSpec& spec) {
@@ -123,7 +124,7 @@ std::vector<double> KeyTransform::MeanBeforeRope(const FreezeArgs& args) const {
 }
 
 void KeyTransform::FreezeCenter(const FreezeArgs& args, float* center) const {
-  if (spec_.mean == KeyMean::kOff) {
+  if (spec_.mean == KeyMean::kOff || args.n_rows == 0) {  // no rows: all are sinks
     std::fill_n(center, head_dim_, 0.0f);
     return;
   }
@@ -156,40 +157,46 @@ void KeyTransform::FreezeCenter(const FreezeArgs& args, float* center) const {
   }
 }
 
-// What smoothing measures of each key channel: rms deviation from the block's mean, or the largest |k|.
-std::vector<double> KeyTransform::KeySpread(const FreezeArgs& args, const float* center) const {
-  std::vector<double> spread(head_dim_, 0.0);
+KeyStatistics KeyTransform::Measure(const FreezeArgs& args, const float* version) const {
+  KeyStatistics statistics = {.spread = std::vector<float>(head_dim_),
+                              .max_abs = std::vector<float>(head_dim_, 0.0f),
+                              .query = std::vector<float>(head_dim_, 1.0f)};
+  std::vector<double> squares(head_dim_, 0.0);
   std::vector<float> mean(head_dim_);
   for (std::size_t row = 0; row < args.n_rows; ++row) {
     const std::size_t position = args.position + row;
     if (row == 0 || position % kBlockTokens == 0) {
-      BlockMean(center, position / kBlockTokens, mean.data());
+      BlockMean(version, position / kBlockTokens, mean.data());
     }
     for (std::size_t c = 0; c < head_dim_; ++c) {
-      const double key = static_cast<double>(args.rows[row * head_dim_ + c]);
-      const double deviation = key - static_cast<double>(mean[c]);
-      if (spec_.smooth == KeySmooth::kMax) {
-        spread[c] = std::max(spread[c], std::abs(key));
-      } else {
-        spread[c] += deviation * deviation;
-      }
+      const float key = args.rows[row * head_dim_ + c];
+      const double deviation = static_cast<double>(key) - static_cast<double>(mean[c]);
+      statistics.max_abs[c] = std::max(statistics.max_abs[c], std::abs(key));
+      squares[c] += deviation * deviation;
     }
   }
-  if (spec_.smooth == KeySmooth::kMax) return spread;
-  for (double& value : spread) value = std::sqrt(value / static_cast<double>(args.n_rows));
-  return spread;
+  for (std::size_t c = 0; c < head_dim_; ++c) {
+    statistics.spread[c] = static_cast<float>(std::sqrt(squares[c] / static_cast<double>(args.n_rows)));
+    if (args.energy == nullptr) continue;
+    statistics.query[c] = static_cast<float>(
+        std::sqrt(static_cast<double>(args.energy[c]) / static_cast<double>(args.n_queries)));
+  }
+  return statistics;
 }
 
-void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* center, float* lambda) const {
-  if (spec_.smooth == KeySmooth::kOff) {
+void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* version, float* lambda) const {
+  const bool known = args.profile != nullptr || args.n_rows > 0;  // else all rows are sinks
+  if (spec_.smooth == KeySmooth::kOff || !known) {
     std::fill_n(lambda, head_dim_, 1.0f);
     return;
   }
-  std::vector<double> spread = KeySpread(args, center);
+  const KeyStatistics statistics = args.profile != nullptr ? *args.profile : Measure(args, version);
+  const bool max = spec_.smooth == KeySmooth::kMax;
+  const bool balanced = !max && spec_.smooth != KeySmooth::kSigma;
+  const std::vector<float>& sizes = max ? statistics.max_abs : statistics.spread;
+  std::vector<double> spread(sizes.begin(), sizes.end());
   std::vector<double> query(head_dim_, 1.0);
-  for (std::size_t c = 0; needs_queries() && c < head_dim_; ++c) {
-    query[c] = std::sqrt(static_cast<double>(args.energy[c]));
-  }
+  if (balanced) query.assign(statistics.query.begin(), statistics.query.end());
   if (spec_.smooth == KeySmooth::kBalancedPair) {
     for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
       for (std::vector<double>* values : {&spread, &query}) {
@@ -214,11 +221,6 @@ void KeyTransform::FreezeLambda(const FreezeArgs& args, const float* center, flo
 }
 
 void KeyTransform::Freeze(const FreezeArgs& args, float* version) const {
-  if (args.n_rows == 0) {  // all rows are sinks: nothing to learn from
-    std::fill_n(version, head_dim_, 0.0f);
-    std::fill_n(version + head_dim_, head_dim_, 1.0f);
-    return;
-  }
   FreezeCenter(args, version);
   FreezeLambda(args, version, version + head_dim_);
 }

@@ -26,7 +26,8 @@
 //
 // Statistics are those of the rows that are exact when the first block (of a version) is packed, 64 + window
 // of them, the sinks left out; queries are those of the same first positions. They depend on positions
-// alone, so the result is the same for every chunking.
+// alone, so the result is the same for every chunking. With a profile (key_profile.h) sigma, r and max are
+// those of the file, and only the mean is learned.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,7 @@
 #include <string>
 
 #include "kv/block.h"
+#include "kv/transforms/key_profile.h"
 #include "kv/transforms/rope.h"
 
 namespace kvant {
@@ -46,6 +48,7 @@ struct KeyTransformSpec {
   KeyMean mean = KeyMean::kOff;
   std::size_t refreeze_tokens = 0;  // kRefreeze: a multiple of 64
   KeySmooth smooth = KeySmooth::kOff;
+  std::string profile = {};  // path of the file that lambda is taken from; empty: none
 
   bool active() const { return mean != KeyMean::kOff || smooth != KeySmooth::kOff; }
 };
@@ -67,7 +70,8 @@ class KeyTransform {
   const KeyTransformSpec& spec() const { return spec_; }
   bool active() const { return spec_.active(); }
   bool needs_queries() const {
-    return spec_.smooth == KeySmooth::kBalanced || spec_.smooth == KeySmooth::kBalancedPair;
+    return spec_.profile.empty() &&
+           (spec_.smooth == KeySmooth::kBalanced || spec_.smooth == KeySmooth::kBalancedPair);
   }
   std::uint64_t energy_bytes() const { return needs_queries() ? head_dim_ * sizeof(float) : 0; }
   std::uint64_t version_bytes() const { return active() ? 2 * head_dim_ * sizeof(float) : 0; }
@@ -88,11 +92,16 @@ class KeyTransform {
 
   struct FreezeArgs {
     const float* rows;      // [n_rows, head_dim] keys at consecutive positions
-    std::size_t n_rows;     // 0 (all were sinks): center 0, lambda 1
+    std::size_t n_rows;     // 0 (all were sinks): center 0, lambda 1 or the profile's
     std::size_t position;   // of row 0
     const float* energy;    // [head_dim]; read where needs_queries()
+    std::size_t n_queries = 1;               // that energy sums over
+    const KeyStatistics* profile = nullptr;  // replaces what rows and energy say of sizes
   };
   void Freeze(const FreezeArgs& args, float* version) const;
+  /// What smoothing would be told of these rows (at least one) and of energy (nullptr: query is 1) under the
+  /// mean of a version.
+  KeyStatistics Measure(const FreezeArgs& args, const float* version) const;
 
   /// The mean that block b's codes are taken against: mean [head_dim].
   void BlockMean(const float* version, std::size_t block, float* mean) const;
@@ -112,8 +121,7 @@ class KeyTransform {
   void TurnToBlock(const float* center, std::size_t block, float* out) const;
   std::vector<double> MeanBeforeRope(const FreezeArgs& args) const;
   void FreezeCenter(const FreezeArgs& args, float* center) const;
-  void FreezeLambda(const FreezeArgs& args, const float* center, float* lambda) const;
-  std::vector<double> KeySpread(const FreezeArgs& args, const float* center) const;
+  void FreezeLambda(const FreezeArgs& args, const float* version, float* lambda) const;
 
   KeyTransformSpec spec_;
   std::size_t head_dim_;
