@@ -26,5 +26,6 @@ void AddMethodsCommand(CLI::App& app, Dispatch& dispatch);
 void AddInspectCommand(CLI::App& app, Dispatch& dispatch);
 void AddFetchCommand(CLI::App& app, Dispatch& dispatch);
 void AddBenchCommand(CLI::App& app, Dispatch& dispatch);
+void AddCalibrateCommand(CLI::App& app, Dispatch& dispatch);
 
 }  // namespace kvant::cli

@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   AddInspectCommand(app, dispatch);
   AddMethodsCommand(app, dispatch);
   AddTokenizeCommand(app, dispatch);
+  AddCalibrateCommand(app, dispatch);
   AddFetchCommand(app, dispatch);
   if (argc <= 1) {
     fmt::print(stderr, "{}", app.help());

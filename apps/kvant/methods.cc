@@ -92,7 +92,7 @@ void PrintText(const nlohmann::json& document) {
   fmt::print("Keys: sink=0..64 first tokens kept exact; window=N recent tokens kept exact, a multiple "
              "of 64;\n      exact=fp16|bf16 the 16-bit type of exact rows; layers=A-B+C:k=CODEC:v=CODEC;\n"
              "      k_mean=off|block0|refreeze:N|rope, smooth=off|balanced|balanced_pair|sigma|max of packed "
-             "keys;\n      tail=exact|packed the open block; read=codes|dequantize how keys are attended\n"
+             "keys;\n      profile=FILE from 'kvant calibrate smooth' for smooth=;\n      tail=exact|packed the open block; read=codes|dequantize how keys are attended\n"
              "Policies for evict=: {}\n",
              PolicyNames());
 }
