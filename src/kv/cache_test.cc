@@ -142,7 +142,13 @@ TEST_P(CacheTest, AHardLimitIsKeptAndAFailedStepChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, CacheTest,
                          testing::Values("fp16", "bf16", "k=bf16,v=bf16", "k=bf16,v=fp16,window=64",
-                                         "k=bf16,v=bf16,window=128,sink=4", "fp16,layers=1:v=bf16"));
+                                         "k=bf16,v=bf16,window=128,sink=4", "fp16,layers=1:v=bf16",
+                                         "turboquant_rvq,k_mean=block0,smooth=balanced",
+                                         "turboquant_rvq,k_mean=off,smooth=max,window=0,sink=0",
+                                         "turboquant_rvq_published",
+                                         "turboquant_rvq_published,layers=0:k=fp16",
+                                         "turboquant_mse:bits=3,k_mean=refreeze:64,smooth=sigma,window=64",
+                                         "k=fp16,v=turboquant_mse:bits=1,sink=64"));
 
 struct BadValue {
   const char* spec;
@@ -183,6 +189,42 @@ TEST(CacheErrors, Bf16HoldsWhatOverflowsHalf) {
   KvCache cache = rig.NewCache();
   const std::vector<float> rows(64, 1e30f);
   EXPECT_NO_THROW(cache.Append(0, 1, rows.data(), rows.data()));
+}
+
+// The phases of k_mean=rope end somewhere: refused before anything is read.
+TEST(CacheErrors, PositionsBeyondThePhasesAreRefused) {
+  CacheGeometry geometry = kGeometry;
+  RopeGeometry rope;
+  rope.frequency.assign(16, 0.1);
+  geometry.rope = std::make_shared<const RopeGeometry>(rope);
+  KvRig rig("turboquant_rvq", geometry, SupportedIsas().back());
+  KvCache cache = rig.NewCache();
+  const std::vector<float> rows(64, 1.0f);
+  try {
+    cache.Append(0, RopePhases::kMaxTokens + 1, rows.data(), rows.data(), rows.data());
+    ADD_FAILURE() << "a million positions too far were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("1048576 tokens; use another k_mean"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(rig.pool.resident_bytes(), 0u);
+}
+
+// Balanced smoothing cannot do without queries.
+TEST(CacheErrors, MissingQueriesAreAnErrorWhereTheyAreNeeded) {
+  const std::vector<float> rows(64, 1.0f);
+  for (const auto& [spec, needed] : {std::pair{"turboquant_rvq,k_mean=off,smooth=balanced,sink=0", true},
+                                     std::pair{"turboquant_rvq,k_mean=block0,smooth=sigma", false},
+                                     std::pair{"turboquant_rvq_published", false}}) {
+    KvRig rig(spec, kGeometry, SupportedIsas().back());
+    KvCache cache = rig.NewCache();
+    if (needed) {
+      EXPECT_THROW(cache.Append(0, 1, rows.data(), rows.data()), Error) << spec;
+    } else {
+      EXPECT_NO_THROW(cache.Append(0, 1, rows.data(), rows.data())) << spec;
+    }
+  }
 }
 
 }  // namespace
