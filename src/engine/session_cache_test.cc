@@ -279,7 +279,11 @@ TEST_P(SessionCacheTest, KeysAreInspectedInEveryLayerAndInNoOther) {
     EXPECT_LT(keys.max_kv_head, engine_.summary().n_kv_head);
     EXPECT_LT(keys.max_dim, engine_.summary().head_dim);
   }
-  EXPECT_NE(session.InspectKeys(0).max_abs, session.InspectKeys(1).max_abs);
+  // Rounded to 16 bits, one number may be the same in both layers.
+  const KeyChannels first = session.InspectKeys(0);
+  const KeyChannels second = session.InspectKeys(1);
+  EXPECT_TRUE(first.max_abs != second.max_abs || first.max_abs_mean != second.max_abs_mean ||
+              first.median_channel_max != second.median_channel_max);
   EXPECT_THROW(session.InspectKeys(2), Error);
 }
 

@@ -348,6 +348,23 @@ INSTANTIATE_TEST_SUITE_P(
                     "k=turboquant_mse:bits=8,v=bf16,smooth=balanced_pair",
                     "k=fp16,v=turboquant_rvq,window=64"));
 
+// The shape of a real model: no moment of a prefill or of an answer holds more than the exact cache would, from
+// the first few hundred tokens on, and at length the whole is less than a third.
+TEST(PackedMethods, TheDefaultMethodsPeakStaysBelowTheExactCache) {
+  CacheGeometry geometry = {.n_layer = 30, .n_kv_head = 3, .heads_per_kv = 3, .head_dim = 64};
+  geometry.rope = TestRope();
+  const Method packed(ParseMethodSpec("turboquant_rvq"), geometry);
+  const Method exact(ParseMethodSpec("fp16"), geometry);
+  constexpr std::size_t kChunk = 512;
+  std::uint64_t peak = 0;
+  for (std::size_t from = 0; from < 8192; from += kChunk) {
+    peak = std::max(peak, packed.PredictStepPeak(from, from + kChunk));
+    EXPECT_LT(peak, exact.Predict(from + kChunk).resident) << from + kChunk << " tokens";
+  }
+  EXPECT_LE(static_cast<double>(packed.Predict(8192).resident),
+            0.32 * static_cast<double>(exact.Predict(8192).resident));
+}
+
 TEST(PackedMethods, PackedBytesAreReallySmaller) {
   if (FindCodec("toy8") == nullptr) AddTestCodec(toy8::kRecord);
   const Method packed(ParseMethodSpec("k=toy8,v=toy8"), kGeometry);
