@@ -65,14 +65,19 @@ inline void ScoreRows(const ScoreArgs& s, std::size_t row) {
   }
 }
 
+// Codes above 4 bits read their levels from memory, and plain C++ has no registers to spare, so queries taken
+// together would save little there; each instance costs compile time.
 template <unsigned kBits>
 inline void ScoreBits(const ScoreArgs& s) {
   std::size_t row = 0;
-  for (; row + 4 <= s.n_query; row += 4) ScoreRows<kBits, 4>(s, row);
-  const std::size_t rest = s.n_query - row;
-  if (rest == 3) ScoreRows<kBits, 3>(s, row);
-  if (rest == 2) ScoreRows<kBits, 2>(s, row);
-  if (rest == 1) ScoreRows<kBits, 1>(s, row);
+  if constexpr (kBits <= 4 && kTileRows >= 4) {
+    for (; row + 4 <= s.n_query; row += 4) ScoreRows<kBits, 4>(s, row);
+    for (; row + 3 <= s.n_query; row += 3) ScoreRows<kBits, 3>(s, row);
+  }
+  if constexpr (kBits <= 4) {
+    for (; row + 2 <= s.n_query; row += 2) ScoreRows<kBits, 2>(s, row);
+  }
+  for (; row < s.n_query; ++row) ScoreRows<kBits, 1>(s, row);
 }
 
 inline void Score(const ScoreArgs& s) noexcept {
@@ -163,11 +168,14 @@ inline void SumRows(const AccumulateArgs& a, std::size_t row) {
 template <unsigned kBits>
 inline void SumBits(const AccumulateArgs& a) {
   std::size_t row = 0;
-  for (; row + 4 <= a.n_query; row += 4) SumRows<kBits, 4>(a, row);
-  const std::size_t rest = a.n_query - row;
-  if (rest == 3) SumRows<kBits, 3>(a, row);
-  if (rest == 2) SumRows<kBits, 2>(a, row);
-  if (rest == 1) SumRows<kBits, 1>(a, row);
+  if constexpr (kBits <= 4 && kTileRows >= 4) {
+    for (; row + 4 <= a.n_query; row += 4) SumRows<kBits, 4>(a, row);
+    for (; row + 3 <= a.n_query; row += 3) SumRows<kBits, 3>(a, row);
+  }
+  if constexpr (kBits <= 4) {
+    for (; row + 2 <= a.n_query; row += 2) SumRows<kBits, 2>(a, row);
+  }
+  for (; row < a.n_query; ++row) SumRows<kBits, 1>(a, row);
 }
 
 inline void Accumulate(const AccumulateArgs& a) noexcept {
