@@ -365,9 +365,9 @@ TEST_P(BadNumberTest, IsNamedOnceAndTheCacheGoesOn) {
       Sequence changed = sequence;
       auto& rows = side == Side::kKey ? changed.keys : changed.values;
       rows[(length + 33) * kRow + kHeadDim + 5] = bad;  // KV head 1
-      const auto append = [&](std::size_t layer, const Sequence& from) {
-        cache.Append(layer, n, from.keys.data() + length * kRow, from.values.data() + length * kRow,
-                     from.queries.data() + length * kQRow);
+      const auto append = [&, first = length](std::size_t layer, const Sequence& from) {
+        cache.Append(layer, n, from.keys.data() + first * kRow, from.values.data() + first * kRow,
+                     from.queries.data() + first * kQRow);
       };
       append(0, sequence);
       try {
