@@ -16,6 +16,15 @@
 namespace kvant {
 namespace {
 
+// Layers have signs of their own. Sanitizer builds look at fewer, whose mean scatters more.
+#ifdef NDEBUG
+constexpr std::size_t kLayers = 60;
+constexpr double kScatter = 1;
+#else
+constexpr std::size_t kLayers = 6;
+constexpr double kScatter = 1.1;
+#endif
+
 using Fill = std::function<void(float* row, SplitMix64& rng)>;
 
 // Mean of |x - x^|^2 / |x|^2 over rows [head_dim] that `fill` makes out of zeros.
@@ -24,7 +33,6 @@ double Distortion(std::string_view options, std::size_t head_dim, const Fill& fi
   const KernelSet& set = KernelSetOf(codec, SupportedIsas().back());
   SplitMix64 rng(test::TestSeed());
   double sum = 0;
-  constexpr std::size_t kLayers = 60;  // each has its own signs
   for (std::size_t layer = 0; layer < kLayers; ++layer) {
     const auto config = BindCodec(codec, options, {.side = Side::kKey, .layer = layer, .head_dim = head_dim});
     std::vector<float> rows(64 * head_dim, 0.0f), tile(64 * head_dim);
@@ -95,7 +103,7 @@ TEST(SparseRows, AreWithinTheWorstPlaceOfACell) {
       const double random = Distortion(limits.options, head_dim, Outlier(head_dim, 1));
       const auto expect = [&](const Fill& fill, double limit, const std::string& what) {
         const double ratio = Distortion(limits.options, head_dim, fill) / random;
-        EXPECT_LE(ratio, limit) << "'" << limits.options << "', head_dim " << head_dim << ", " << what;
+        EXPECT_LE(ratio, limit * kScatter) << "'" << limits.options << "', head_dim " << head_dim << ", " << what;
       };
       for (const int n : {1, 2, 3, 4, 8}) {
         expect(Hot(head_dim, n), limits.few, fmt::format("{} equal numbers", n));
