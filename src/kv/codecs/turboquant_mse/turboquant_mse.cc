@@ -13,14 +13,8 @@ constexpr OptionInfo kOptions[] = {{.name = "bits",
                                     .default_value = "4",
                                     .allowed = "1 to 8",
                                     .meaning = "bits for each coordinate"},
-                                   {.name = "scalar",
-                                    .default_value = "unbiased for k, matched for v",
-                                    .allowed = "norm, matched, unbiased",
-                                    .meaning = "rule of the fp16 number kept with each row"},
-                                   {.name = "seed",
-                                    .default_value = "42",
-                                    .allowed = "a whole number",
-                                    .meaning = "of the random signs of the rotation"}};
+                                   scalar_lut::kScalarOption,
+                                   scalar_lut::kSeedOption};
 
 constexpr PresetInfo kPresets[] = {
     {.name = "turboquant_mse",
@@ -41,8 +35,7 @@ std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> given
       }
       options->bits1 = static_cast<unsigned>(option.value[0] - '0');
     }
-    if (option.name == "scalar") options->scalar = scalar_lut::ParseScalarRule(option.value);
-    if (option.name == "seed") options->seed = scalar_lut::ParseSeed(option.value);
+    scalar_lut::ParseSharedOption(option, *options);
   }
   return options;
 }
@@ -50,21 +43,14 @@ std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> given
 }  // namespace
 
 const CodecRecord& GetCodec() {
-  static const CodecRecord kRecord = {.name = "turboquant_mse",
-                                      .summary = "rotation, then one Lloyd-Max code of each coordinate",
-                                      .paper = "TurboQuant, arXiv 2504.19874, algorithm 1",
-                                      .storage = StorageKind::kPacked,
-                                      .options = kOptions,
-                                      .presets = kPresets,
-                                      .variants = kVariants,
-                                      .parse_config = &ParseConfig,
-                                      .refuse_head_dim = &scalar_lut::RefuseHeadDim,
-                                      .bind = &scalar_lut::Bind,
-                                      .geometry = &scalar_lut::Geometry,
-                                      .query_bytes = &scalar_lut::QueryBytes,
-                                      .to_canonical = &scalar_lut::ToCanonical,
-                                      .from_canonical = &scalar_lut::FromCanonical,
-                                      .kernels = &scalar_lut::Kernels};
+  static const CodecRecord kRecord = scalar_lut::MakeRecord({
+      .name = "turboquant_mse",
+      .summary = "rotation, then one Lloyd-Max code of each coordinate",
+      .paper = "TurboQuant, arXiv 2504.19874, algorithm 1",
+      .options = kOptions,
+      .presets = kPresets,
+      .variants = kVariants,
+      .parse_config = &ParseConfig});
   return kRecord;
 }
 

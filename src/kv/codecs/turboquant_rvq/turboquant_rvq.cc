@@ -20,18 +20,12 @@ constexpr OptionInfo kOptions[] = {
      .default_value = "2+2",
      .allowed = "1+1 to 4+4",
      .meaning = "bits of stage 1 and stage 2 for each coordinate"},
-    {.name = "scalar",
-     .default_value = "unbiased for k, matched for v",
-     .allowed = "norm, matched, unbiased",
-     .meaning = "rule of the fp16 number kept with each row"},
+    scalar_lut::kScalarOption,
     {.name = "encode",
      .default_value = "fused",
      .allowed = "fused, unfused",
      .meaning = "quantize and pack in one pass, or stage by stage; the bytes are the same"},
-    {.name = "seed",
-     .default_value = "42",
-     .allowed = "a whole number",
-     .meaning = "of the random signs of the rotation"}};
+    scalar_lut::kSeedOption};
 
 constexpr PresetInfo kPresets[] = {
     {.name = "turboquant_rvq",
@@ -85,9 +79,8 @@ std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> given
   for (const OptionText& option : given) {
     if (option.name == "codebook") options->kind = ParseCodebook(option.value);
     if (option.name == "bits") ParseBits(option.value, *options);
-    if (option.name == "scalar") options->scalar = scalar_lut::ParseScalarRule(option.value);
+    scalar_lut::ParseSharedOption(option, *options);
     if (option.name == "encode") options->fused = ParseFused(option.value);
-    if (option.name == "seed") options->seed = scalar_lut::ParseSeed(option.value);
   }
   return options;
 }
@@ -95,22 +88,14 @@ std::shared_ptr<const CodecConfig> ParseConfig(std::span<const OptionText> given
 }  // namespace
 
 const CodecRecord& GetCodec() {
-  static const CodecRecord kRecord = {
+  static const CodecRecord kRecord = scalar_lut::MakeRecord({
       .name = "turboquant_rvq",
       .summary = "rotation, then two-stage residual codes of each coordinate and one scalar a row",
       .paper = "TurboQuant, arXiv 2504.19874; residual stages as in the TurboQuantRVQ project",
-      .storage = StorageKind::kPacked,
       .options = kOptions,
       .presets = kPresets,
       .variants = kVariants,
-      .parse_config = &ParseConfig,
-      .refuse_head_dim = &scalar_lut::RefuseHeadDim,
-      .bind = &scalar_lut::Bind,
-      .geometry = &scalar_lut::Geometry,
-      .query_bytes = &scalar_lut::QueryBytes,
-      .to_canonical = &scalar_lut::ToCanonical,
-      .from_canonical = &scalar_lut::FromCanonical,
-      .kernels = &scalar_lut::Kernels};
+      .parse_config = &ParseConfig});
   return kRecord;
 }
 

@@ -74,11 +74,6 @@ void FillTable(Config& config) {
 
 }  // namespace
 
-std::string RefuseHeadDim(std::size_t head_dim) {
-  if (head_dim > 0 && head_dim % kLanes == 0 && head_dim <= kMaxHeadDim) return {};
-  return fmt::format("it must be a multiple of {} and at most {}", kLanes, kMaxHeadDim);
-}
-
 CodePlace PlaceOf(Side side, const Plane& plane, std::size_t token, std::size_t dim) {
   const std::size_t per_word = 32 / plane.bits;
   const std::size_t along = side == Side::kKey ? dim : token;
@@ -90,6 +85,13 @@ CodePlace PlaceOf(Side side, const Plane& plane, std::size_t token, std::size_t 
                    ? (word * (kBlockTokens / kLanes) + token / kLanes) * kLanes + token % kLanes
                    : (dim / kLanes * plane.n_word + word) * kLanes + dim % kLanes;
   return place;
+}
+
+namespace {
+
+std::string RefuseHeadDim(std::size_t head_dim) {
+  if (head_dim > 0 && head_dim % kLanes == 0 && head_dim <= kMaxHeadDim) return {};
+  return fmt::format("it must be a multiple of {} and at most {}", kLanes, kMaxHeadDim);
 }
 
 std::shared_ptr<const CodecConfig> Bind(const CodecConfig& parsed, const BindArgs& args) {
@@ -210,6 +212,31 @@ std::span<const KernelSet> Kernels() {
 #endif
   };
   return kSets;
+}
+
+}  // namespace
+
+void ParseSharedOption(const OptionText& option, Options& options) {
+  if (option.name == kScalarOption.name) options.scalar = ParseScalarRule(option.value);
+  if (option.name == kSeedOption.name) options.seed = ParseSeed(option.value);
+}
+
+CodecRecord MakeRecord(const CodecNames& names) {
+  return {.name = names.name,
+          .summary = names.summary,
+          .paper = names.paper,
+          .storage = StorageKind::kPacked,
+          .options = names.options,
+          .presets = names.presets,
+          .variants = names.variants,
+          .parse_config = names.parse_config,
+          .refuse_head_dim = &RefuseHeadDim,
+          .bind = &Bind,
+          .geometry = &Geometry,
+          .query_bytes = &QueryBytes,
+          .to_canonical = &ToCanonical,
+          .from_canonical = &FromCanonical,
+          .kernels = &Kernels};
 }
 
 }  // namespace kvant::scalar_lut

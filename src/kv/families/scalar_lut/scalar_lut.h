@@ -80,19 +80,28 @@ struct Config : CodecConfig {
   std::array<float, 256> table;
 };
 
-std::string RefuseHeadDim(std::size_t head_dim);
-std::shared_ptr<const CodecConfig> Bind(const CodecConfig& parsed, const BindArgs& args);
-BlockGeometry Geometry(Side side, std::size_t head_dim, const CodecConfig& config);
-std::size_t QueryBytes(std::size_t head_dim, const CodecConfig& config);
-void ToCanonical(Side side, const CodecConfig& config, std::size_t head_dim, const std::byte* block,
-                 std::byte* canonical);
-void FromCanonical(Side side, const CodecConfig& config, std::size_t head_dim,
-                   const std::byte* canonical, std::byte* block);
-std::span<const KernelSet> Kernels();
+/// What a codec of the family says for itself; the rest of its record is the family's. parse_config gives Options.
+struct CodecNames {
+  std::string_view name, summary, paper;
+  std::span<const OptionInfo> options;
+  std::span<const PresetInfo> presets;
+  std::span<const std::string_view> variants;
+  std::shared_ptr<const CodecConfig> (*parse_config)(std::span<const OptionText> options);
+};
+CodecRecord MakeRecord(const CodecNames& names);
 
-/// Option values shared by the family's codecs; each throws Error(kInvalidArgument) with what is allowed.
-ScalarRule ParseScalarRule(const std::string& value);
-std::uint64_t ParseSeed(const std::string& value);
+/// The options that every codec of the family has. ParseSharedOption takes their values and leaves other options
+/// alone; throws Error(kInvalidArgument) with what is allowed.
+inline constexpr OptionInfo kScalarOption = {
+    .name = "scalar",
+    .default_value = "unbiased for k, matched for v",
+    .allowed = "norm, matched, unbiased",
+    .meaning = "rule of the fp16 number kept with each row"};
+inline constexpr OptionInfo kSeedOption = {.name = "seed",
+                                           .default_value = "42",
+                                           .allowed = "a whole number",
+                                           .meaning = "of the random signs of the rotation"};
+void ParseSharedOption(const OptionText& option, Options& options);
 
 /// Where code (token, dim) stands in a plane: 32-bit word index from the plane's start and bit in it.
 struct CodePlace {
