@@ -98,6 +98,8 @@ class Attention {
   void AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker);
   void TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
                  Worker& worker);
+  /// One side of a block as floats, all transforms undone: the order of DecodeArgs.
+  void DecodeSide(const Head& head, Side side, std::size_t block, bool packed, float* tile) const;
   void LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker);
   /// Sink rows as floats into the first columns of a key tile and the first rows of a value tile.
   void ExpandSinks(const Head& head, float* key_tile, float* value_tile) const;

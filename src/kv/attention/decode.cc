@@ -120,14 +120,8 @@ void Attention::RebuildKeys(const AttendArgs& args, ThreadPool& threads) {
     const std::size_t kv_head = item / n_packed;
     const std::size_t block = item % n_packed;
     const Head head(args, kv_head);
-    Worker& worker = workers_[thread];
-    float* tile = worker.key_tile.data();
-    KernelSetOf(*method.key.codec, isa_)
-        .decode(Side::kKey, {.config = method.key.config.get(),
-                             .head_dim = geometry_.head_dim,
-                             .block = head.data(block, Side::kKey, true),
-                             .tile = tile});
-    if (head.transform() != nullptr) head.transform()->Undo(head.version(block), block, tile);
+    float* tile = workers_[thread].key_tile.data();
+    DecodeSide(head, Side::kKey, block, true, tile);
     KernelSetOf(*method.exact_key.codec, isa_)
         .store_key_tile(geometry_.head_dim, tile,
                         rebuilt_.data() + (kv_head * n_rebuilt_ + block) * bytes);

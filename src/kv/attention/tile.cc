@@ -45,19 +45,22 @@ void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, W
   }
 }
 
+void Attention::DecodeSide(const Head& head, Side side, std::size_t block, bool packed,
+                           float* tile) const {
+  const SideMethod& method = head.side(side, packed);
+  KernelSetOf(*method.codec, isa_)
+      .decode(side, {.config = method.config.get(),
+                     .head_dim = geometry_.head_dim,
+                     .block = head.data(block, side, packed),
+                     .tile = tile});
+  if (side == Side::kKey && packed && head.transform() != nullptr) {
+    head.transform()->Undo(head.version(block), block, tile);
+  }
+}
+
 void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker) {
-  for (const Side which : {Side::kKey, Side::kValue}) {
-    const SideMethod& side = head.side(which, packed);
-    KernelSetOf(*side.codec, isa_)
-        .decode(which, {.config = side.config.get(),
-                        .head_dim = geometry_.head_dim,
-                        .block = head.data(block, which, packed),
-                        .tile = which == Side::kKey ? worker.key_tile.data()
-                                                    : worker.value_tile.data()});
-  }
-  if (packed && head.transform() != nullptr) {
-    head.transform()->Undo(head.version(block), block, worker.key_tile.data());
-  }
+  DecodeSide(head, Side::kKey, block, packed, worker.key_tile.data());
+  DecodeSide(head, Side::kValue, block, packed, worker.value_tile.data());
   if (packed && block == 0 && head.has_sinks()) {
     ExpandSinks(head, worker.key_tile.data(), worker.value_tile.data());
   }
