@@ -43,6 +43,8 @@ void KvCache::CheckRoom(std::size_t n) const {
   if (limit == 0) return;
   const std::uint64_t held = method_->Predict(length()).resident;
   std::uint64_t needed = method_->PredictStepPeak(length(), length() + n) - held;
+  // What is shared is part of what is held: with room for all of it, as nearly always, no block is looked at.
+  if (pool_->resident_bytes() + needed + held <= limit) return;
   // A block that a fork or snapshot holds too is copied before it is written, and stays when it is freed here.
   for (const HeadTable& table : state_.heads) {
     for (const BlockEntry& entry : table.blocks) {
