@@ -48,7 +48,6 @@ ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, Thre
   gated_ = Buffer<float>(max_chunk * config.n_ff, kTag);
   cos_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
   sin_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
-  rope_frequency_ = model.rope.frequency;
 }
 
 void ForwardPass::Run(KvCache& cache, std::span<const TokenId> tokens) {
@@ -86,10 +85,10 @@ void ForwardPass::Embed(std::span<const TokenId> tokens) {
 }
 
 void ForwardPass::PrepareRope(std::size_t first_position, std::size_t n) {
-  const std::size_t n_pair = rope_frequency_.size();
+  const std::size_t n_pair = model_.rope.frequency.size();
   for (std::size_t token = 0; token < n; ++token) {
     for (std::size_t i = 0; i < n_pair; ++i) {
-      const double angle = static_cast<double>(first_position + token) * rope_frequency_[i];
+      const double angle = static_cast<double>(first_position + token) * model_.rope.frequency[i];
       cos_[token * n_pair + i] = static_cast<float>(std::cos(angle));
       sin_[token * n_pair + i] = static_cast<float>(std::sin(angle));
     }
@@ -98,7 +97,7 @@ void ForwardPass::PrepareRope(std::size_t first_position, std::size_t n) {
 
 // GGUF's llama weights are permuted so that the turned pairs are neighbours (2i, 2i + 1).
 void ForwardPass::ApplyRope(float* rows, std::size_t n, std::size_t n_head) {
-  const std::size_t n_pair = rope_frequency_.size();
+  const std::size_t n_pair = model_.rope.frequency.size();
   const std::size_t head_dim = model_.config.head_dim;
   for (std::size_t token = 0; token < n; ++token) {
     const float* cosine = cos_.data() + token * n_pair;

@@ -53,7 +53,6 @@ class ForwardPass {
   Matmul matmul_;
   std::size_t max_chunk_;
   bool exact_;
-  std::vector<double> rope_frequency_;  // [n_rot / 2] radians for each position
   Buffer<float> x_;                     // [max_chunk, n_embd] residual stream
   Buffer<float> normed_;                // [max_chunk, n_embd]
   Buffer<float> query_, attended_;      // [max_chunk, n_q_head * head_dim]

@@ -130,6 +130,17 @@ class WeightLoader {
   std::set<std::string_view> used_;
 };
 
+RopeGeometry LoadRope(WeightLoader& loader, const ModelConfig& config) {
+  std::vector<float> divisors(config.n_rot / 2, 1.0f);
+  if (loader.Has("rope_freqs.weight")) divisors = loader.Vector("rope_freqs.weight", divisors.size());
+  RopeGeometry rope;
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.n_rot);
+    rope.frequency.push_back(std::pow(config.rope_base, exponent) / static_cast<double>(divisors[i]));
+  }
+  return rope;
+}
+
 LayerWeights LoadLayer(WeightLoader& loader, const ModelConfig& config, std::size_t index) {
   const auto name = [index](std::string_view part) {
     return fmt::format("blk.{}.{}.weight", index, part);
@@ -205,15 +216,8 @@ ModelConfig ReadModelConfig(const GgufFile& file) {
 }
 
 RopeGeometry ReadRope(const GgufFile& file, const ModelConfig& config) {
-  std::vector<float> divisors(config.n_rot / 2, 1.0f);
   WeightLoader loader(file, nullptr);
-  if (loader.Has("rope_freqs.weight")) divisors = loader.Vector("rope_freqs.weight", divisors.size());
-  RopeGeometry rope;
-  for (std::size_t i = 0; i < divisors.size(); ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.n_rot);
-    rope.frequency.push_back(std::pow(config.rope_base, exponent) / static_cast<double>(divisors[i]));
-  }
-  return rope;
+  return LoadRope(loader, config);
 }
 
 CacheGeometry ReadCacheGeometry(const GgufFile& file, const ModelConfig& config) {
@@ -234,8 +238,7 @@ Model Model::Load(const GgufFile& file, ThreadPool& threads) {
     model.head = loader.Matrix("output.weight", config.n_vocab, config.n_embd);
   }
   model.output_norm = loader.Vector("output_norm.weight", config.n_embd);
-  if (loader.Has("rope_freqs.weight")) loader.Vector("rope_freqs.weight", config.n_rot / 2);
-  model.rope = ReadRope(file, config);
+  model.rope = LoadRope(loader, config);
   for (std::size_t i = 0; i < config.n_layer; ++i) {
     model.layers.push_back(LoadLayer(loader, config, i));
   }
