@@ -5,8 +5,6 @@
 // smooth, the sizes of keys and queries that smooth= weighs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "apps/kvant/commands.h"
@@ -27,20 +25,11 @@ struct CalibrateOptions {
   std::size_t tokens = 4096;
 };
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || (!file && !file.eof())) {
-    Fail(ErrorCode::kNotFound, "cannot read '{}'; check the path", path);
-  }
-  return text;
-}
-
 // The tokens to measure: the start of the text, as many as were asked for and the model takes.
 std::vector<TokenId> TokensOf(const CalibrateOptions& options, const std::string& model_path) {
   const GgufFile file = GgufFile::Open(model_path);
   const std::size_t ctx_limit = ReadModelConfig(file).ctx_limit;
-  const std::string text = ReadText(options.text_file);
+  const std::string text = ReadInputFile(options.text_file);
   std::vector<TokenId> ids = Tokenizer::FromGguf(file).Encode(text, /*parse_special=*/false);
   if (ids.empty()) {
     Fail(ErrorCode::kInvalidArgument, "'{}' holds no text; give a few thousand words of prose",

@@ -6,8 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "apps/kvant/commands.h"
@@ -47,20 +45,11 @@ struct Measured {
   std::vector<TokenId> top1, top1_against;
 };
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || (!file && !file.eof())) {
-    Fail(ErrorCode::kNotFound, "cannot read '{}'; check the path", path);
-  }
-  return text;
-}
-
 // A JSON file with "ids" and, if it is a reference, "nll", "argmax", "margin"; or a JSON array of ids.
 Input ReadIds(const std::string& path) {
   Input input;
   try {
-    const nlohmann::json document = nlohmann::json::parse(ReadFile(path));
+    const nlohmann::json document = nlohmann::json::parse(ReadInputFile(path));
     if (document.is_array()) {
       input.ids = document.get<std::vector<TokenId>>();
       return input;
@@ -79,7 +68,7 @@ Input ReadIds(const std::string& path) {
 Input ReadInput(const EvalOptions& options, const Engine& engine) {
   if (!options.ids_file.empty()) return ReadIds(options.ids_file);
   Input input;
-  input.ids = engine.tokenizer().Encode(ReadFile(options.text_file), /*parse_special=*/false);
+  input.ids = engine.tokenizer().Encode(ReadInputFile(options.text_file), /*parse_special=*/false);
   return input;
 }
 

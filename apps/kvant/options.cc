@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "apps/kvant/model_catalog.h"
 #include "base/error.h"
@@ -119,6 +120,15 @@ std::uint64_t ParseByteSize(const std::string& text) {
          text);
   }
   return number << shift;
+}
+
+std::string ReadInputFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || (!file && !file.eof())) {
+    Fail(ErrorCode::kNotFound, "cannot read '{}'; check the path", path);
+  }
+  return text;
 }
 
 void WriteJson(const CommonOptions& options, const nlohmann::json& value) {

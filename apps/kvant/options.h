@@ -47,6 +47,8 @@ std::string ResolveModelPath(const std::string& model);
 std::string ModelCacheFolder();
 /// "512M" -> bytes. Throws Error(kInvalidArgument).
 std::uint64_t ParseByteSize(const std::string& text);
+/// The bytes of a file that an option names. Throws Error(kNotFound) where it cannot be read.
+std::string ReadInputFile(const std::string& path);
 /// Writes the object to --json's FILE or to stdout, with a newline.
 void WriteJson(const CommonOptions& options, const nlohmann::json& value);
 
