@@ -25,14 +25,8 @@ using test::KvRig;
 using test::RandomSequence;
 using test::StateBytes;
 
-std::shared_ptr<const RopeGeometry> TestRope() {
-  RopeGeometry rope;
-  for (int pair = 0; pair < 12; ++pair) rope.frequency.push_back(std::pow(10.0, -pair / 3.0));
-  return std::make_shared<const RopeGeometry>(rope);  // 24 of 32 channels turn
-}
-
 const CacheGeometry kGeometry = {
-    .n_layer = 2, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = TestRope()};
+    .n_layer = 2, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = test::PartialRope()};
 
 std::vector<std::string> Specs() {
   std::set<std::string> specs = {

@@ -165,14 +165,8 @@ class PackedMethodTest : public testing::TestWithParam<const char*> {
   }
 };
 
-std::shared_ptr<const RopeGeometry> TestRope() {
-  RopeGeometry rope;
-  for (int pair = 0; pair < 12; ++pair) rope.frequency.push_back(std::pow(10.0, -pair / 3.0));
-  return std::make_shared<const RopeGeometry>(rope);  // 24 of 32 channels turn
-}
-
 const CacheGeometry kGeometry = {
-    .n_layer = 1, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = TestRope()};
+    .n_layer = 1, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = test::PartialRope()};
 
 // The slowest and the fastest kernels; toy8 has the scalar ones alone.
 std::vector<Isa> IsasOf(const std::string& spec) {
@@ -352,7 +346,7 @@ INSTANTIATE_TEST_SUITE_P(
 // the first few hundred tokens on, and at length the whole is less than a third.
 TEST(PackedMethods, TheDefaultMethodsPeakStaysBelowTheExactCache) {
   CacheGeometry geometry = {.n_layer = 30, .n_kv_head = 3, .heads_per_kv = 3, .head_dim = 64};
-  geometry.rope = TestRope();
+  geometry.rope = test::PartialRope();
   const Method packed(ParseMethodSpec("turboquant_rvq"), geometry);
   const Method exact(ParseMethodSpec("fp16"), geometry);
   constexpr std::size_t kChunk = 512;

@@ -24,6 +24,12 @@ float SoftmaxScale(const CacheGeometry& geometry) {
 
 }  // namespace
 
+std::shared_ptr<const RopeGeometry> PartialRope() {
+  RopeGeometry rope;
+  for (int pair = 0; pair < 12; ++pair) rope.frequency.push_back(std::pow(10.0, -pair / 3.0));
+  return std::make_shared<const RopeGeometry>(rope);
+}
+
 RandomSequence::RandomSequence(const CacheGeometry& geometry, std::size_t n_tokens,
                                std::uint64_t seed)
     : geometry_(geometry), n_tokens_(n_tokens) {

@@ -15,6 +15,9 @@
 
 namespace kvant::test {
 
+/// RoPE of 12 pairs with frequencies 10^(-pair / 3): of 32 channels, 24 turn.
+std::shared_ptr<const RopeGeometry> PartialRope();
+
 /// Rows and queries of one sequence; the same seed gives the same numbers for every prefix.
 class RandomSequence {
  public:

@@ -27,14 +27,8 @@ using test::RandomSequence;
 
 using Bytes = std::vector<std::byte>;
 
-std::shared_ptr<const RopeGeometry> TestRope() {
-  RopeGeometry rope;
-  for (int pair = 0; pair < 12; ++pair) rope.frequency.push_back(std::pow(10.0, -pair / 3.0));
-  return std::make_shared<const RopeGeometry>(rope);  // 24 of 32 channels turn
-}
-
 const CacheGeometry kGeometry = {
-    .n_layer = 2, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = TestRope()};
+    .n_layer = 2, .n_kv_head = 2, .heads_per_kv = 2, .head_dim = 32, .rope = test::PartialRope()};
 constexpr std::size_t kWindow = 64;
 constexpr std::size_t kSink = 4;
 constexpr std::size_t kTokens = 300;
