@@ -101,48 +101,50 @@ TEST(SpecGrammar, CanonicalTextsOfPackedMethods) {
             "turboquant_rvq,layers=0-1+29:k=fp16:v=turboquant_mse:bits=2:scalar=norm");
 }
 
-class BadItemTest : public testing::TestWithParam<test::BadSpec> {};
+using BadItem = test::BadSpec;
+
+class BadItemTest : public testing::TestWithParam<BadItem> {};
 
 TEST_P(BadItemTest, PointsAtTheCharacterAndSaysWhatIsAllowed) { test::ExpectRefusedAt(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Items, BadItemTest,
     testing::Values(
-        test::BadSpec{"k_mean=", 8, "allowed: off, block0, refreeze:N, rope"},
-        test::BadSpec{"k_mean=mean", 8, "allowed: off, block0, refreeze:N, rope"},
-        test::BadSpec{"k_mean=refreeze", 8, "allowed: off, block0, refreeze:N, rope"},
-        test::BadSpec{"k_mean=rope:1", 13, "takes no options; remove ':1'"},
-        test::BadSpec{"k_mean=refreeze:0", 17, "a multiple of 64 above 0"},
-        test::BadSpec{"k_mean=refreeze:32", 17, "a multiple of 64 above 0"},
-        test::BadSpec{"k_mean=refreeze:100", 17, "a multiple of 64 above 0"},
-        test::BadSpec{"k_mean=refreeze:-64", 17, "whole number"},
-        test::BadSpec{"k_mean=refreeze:64.5", 17, "whole number"},
-        test::BadSpec{"k_mean=refreeze:", 17, "whole number"},
-        test::BadSpec{"k_mean=refreeze:1073741888", 17, "from 0 to 1073741824"},
-        test::BadSpec{"k_mean=refreeze:99999999999999999999", 17, "whole number"},
-        test::BadSpec{"fp16,k_mean=rope,k_mean=rope", 18, "'k_mean=' is given twice"},
-        test::BadSpec{"smooth=", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
-        test::BadSpec{"smooth=Balanced", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
-        test::BadSpec{"smooth=off:a=1", 12, "takes no options"},
-        test::BadSpec{"smooth=max,sink=1,smooth=max", 19, "'smooth=' is given twice"},
-        test::BadSpec{"tail=", 6, "allowed: exact, packed"}, test::BadSpec{"tail=pack", 6, "allowed: exact, packed"},
-        test::BadSpec{"tail=packed:1", 13, "takes no options"},
-        test::BadSpec{"tail=packed,tail=packed", 13, "'tail=' is given twice"},
-        test::BadSpec{"read=", 6, "allowed: codes, dequantize"},
-        test::BadSpec{"read=code", 6, "allowed: codes, dequantize"},
-        test::BadSpec{"read=codes,read=codes", 12, "'read=' is given twice"},
-        test::BadSpec{"turboquant_rvq:colour=1", 16, "no option 'colour'"},
-        test::BadSpec{"turboquant_rvq:bits", 16, "write bits=VALUE"},
-        test::BadSpec{"turboquant_rvq:bits=3+1:bits=2+2", 25, "'bits' is given twice"},
-        test::BadSpec{"turboquant_rvq_published:scalar=matched:scalar=norm", 41, "'scalar' is given twice"},
-        test::BadSpec{"k=turboquant_rvq:seed=1:seed=1", 25, "'seed' is given twice"},
-        test::BadSpec{"turboquant_rvq:window=100", 23, "use 64 or 128"},
-        test::BadSpec{"turboquant_rvq:smooth=none", 23, "allowed: off, balanced"},
-        test::BadSpec{"turboquant_rvq:tail=x", 21, "allowed: exact, packed"},
-        test::BadSpec{"turboquant_rvq:sink=65", 21, "0 to 64"},
-        test::BadSpec{"fp16,turboquant_rvq", 6, "may only come first"},
-        test::BadSpec{"turboquant_mse,layers=0:k=turboquant_rvq:bits=0+1", 42, "allowed: STAGE1+STAGE2"},
-        test::BadSpec{"turboquant_mse,layers=0:k=fp16:bits=4", 32, "it takes no options"}));
+        BadItem{"k_mean=", 8, "allowed: off, block0, refreeze:N, rope"},
+        BadItem{"k_mean=mean", 8, "allowed: off, block0, refreeze:N, rope"},
+        BadItem{"k_mean=refreeze", 8, "allowed: off, block0, refreeze:N, rope"},
+        BadItem{"k_mean=rope:1", 13, "takes no options; remove ':1'"},
+        BadItem{"k_mean=refreeze:0", 17, "a multiple of 64 above 0"},
+        BadItem{"k_mean=refreeze:32", 17, "a multiple of 64 above 0"},
+        BadItem{"k_mean=refreeze:100", 17, "a multiple of 64 above 0"},
+        BadItem{"k_mean=refreeze:-64", 17, "whole number"},
+        BadItem{"k_mean=refreeze:64.5", 17, "whole number"},
+        BadItem{"k_mean=refreeze:", 17, "whole number"},
+        BadItem{"k_mean=refreeze:1073741888", 17, "from 0 to 1073741824"},
+        BadItem{"k_mean=refreeze:99999999999999999999", 17, "whole number"},
+        BadItem{"fp16,k_mean=rope,k_mean=rope", 18, "'k_mean=' is given twice"},
+        BadItem{"smooth=", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
+        BadItem{"smooth=Balanced", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
+        BadItem{"smooth=off:a=1", 12, "takes no options"},
+        BadItem{"smooth=max,sink=1,smooth=max", 19, "'smooth=' is given twice"},
+        BadItem{"tail=", 6, "allowed: exact, packed"}, BadItem{"tail=pack", 6, "allowed: exact, packed"},
+        BadItem{"tail=packed:1", 13, "takes no options"},
+        BadItem{"tail=packed,tail=packed", 13, "'tail=' is given twice"},
+        BadItem{"read=", 6, "allowed: codes, dequantize"},
+        BadItem{"read=code", 6, "allowed: codes, dequantize"},
+        BadItem{"read=codes,read=codes", 12, "'read=' is given twice"},
+        BadItem{"turboquant_rvq:colour=1", 16, "no option 'colour'"},
+        BadItem{"turboquant_rvq:bits", 16, "write bits=VALUE"},
+        BadItem{"turboquant_rvq:bits=3+1:bits=2+2", 25, "'bits' is given twice"},
+        BadItem{"turboquant_rvq_published:scalar=matched:scalar=norm", 41, "'scalar' is given twice"},
+        BadItem{"k=turboquant_rvq:seed=1:seed=1", 25, "'seed' is given twice"},
+        BadItem{"turboquant_rvq:window=100", 23, "use 64 or 128"},
+        BadItem{"turboquant_rvq:smooth=none", 23, "allowed: off, balanced"},
+        BadItem{"turboquant_rvq:tail=x", 21, "allowed: exact, packed"},
+        BadItem{"turboquant_rvq:sink=65", 21, "0 to 64"},
+        BadItem{"fp16,turboquant_rvq", 6, "may only come first"},
+        BadItem{"turboquant_mse,layers=0:k=turboquant_rvq:bits=0+1", 42, "allowed: STAGE1+STAGE2"},
+        BadItem{"turboquant_mse,layers=0:k=fp16:bits=4", 32, "it takes no options"}));
 
 TEST(SpecGrammar, ValuesThatACodecRefusesAreNamed) {
   for (const char* text : {"turboquant_rvq:bits=2", "turboquant_rvq:bits=5+1", "k=turboquant_rvq:bits=2+5",

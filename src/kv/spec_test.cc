@@ -45,39 +45,41 @@ TEST(MethodSpec, ProfilesArePaths) {
   EXPECT_THROW(ParseMethodSpec("turboquant_rvq,profile=a\nb"), Error);  // states have it in a line
 }
 
-class BadSpecTest : public testing::TestWithParam<test::BadSpec> {};
+using test::BadSpec;
+
+class BadSpecTest : public testing::TestWithParam<BadSpec> {};
 
 TEST_P(BadSpecTest, PointsAtTheCharacterAndSaysWhatIsAllowed) { test::ExpectRefusedAt(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Errors, BadSpecTest,
-    testing::Values(test::BadSpec{"", 1, "nothing is given here"}, test::BadSpec{"fp61", 1, "allowed: fp16, bf16"},
-                    test::BadSpec{"fp16,", 6, "nothing is given here"},
-                    test::BadSpec{"fp16,,sink=4", 6, "nothing is given here"},
-                    test::BadSpec{"k=int9", 3, "unknown codec 'int9'; allowed: fp16, bf16"},
-                    test::BadSpec{"k=", 3, "unknown codec ''"}, test::BadSpec{"fp16:bits=4", 6, "no option 'bits'"},
-                    test::BadSpec{"k=bf16,v=fp16:group=32", 15, "it takes no options"},
-                    test::BadSpec{"window=100", 8, "use 64 or 128"}, test::BadSpec{"window=-64", 8, "whole number"},
-                    test::BadSpec{"window=64x", 8, "whole number"}, test::BadSpec{"window=", 8, "whole number"},
-                    test::BadSpec{"sink=65", 6, "0 to 64"}, test::BadSpec{"sink=4:x=1", 8, "takes no options"},
-                    test::BadSpec{"sink=4,sink=5", 8, "given twice"},
-                    test::BadSpec{"v=fp16,values=bf16", 8, "they mean the same"},
-                    test::BadSpec{"exact=int8", 7, "allowed: fp16, bf16"},
-                    test::BadSpec{"k=bf16,fp16", 8, "may only come first"},
-                    test::BadSpec{"turboquant_rvq,profile=", 24, "path of a file"},
-                    test::BadSpec{"fp16,profile=a", 6, "add smooth="},
-                    test::BadSpec{"turboquant_rvq:profile=a,smooth=off", 16, "add smooth="},
-                    test::BadSpec{"turboquant_rvq,profile=a,profile=b", 26, "given twice"},
-                    test::BadSpec{"colour=red", 1, "unknown item 'colour='"},
-                    test::BadSpec{"fp16,evict=h2o", 12, "none in this version"},
-                    test::BadSpec{"fp16,layers=3", 13, "changes nothing"},
-                    test::BadSpec{"fp16,layers=5-3:k=bf16", 13, "write 3-5"},
-                    test::BadSpec{"fp16,layers=a:k=bf16", 13, "whole number"},
-                    test::BadSpec{"fp16,layers=1-2-3:k=bf16", 13, "not a range"},
-                    test::BadSpec{"fp16,layers=1:x=bf16", 15, "allowed: k=CODEC"},
-                    test::BadSpec{"fp16,layers=1:k=zip", 17, "unknown codec 'zip'"},
-                    test::BadSpec{"fp16,layers=1:k=bf16:k=fp16", 22, "given twice"},
-                    test::BadSpec{"fp16,window=99999999999999999999", 13, "whole number"}));
+    testing::Values(BadSpec{"", 1, "nothing is given here"}, BadSpec{"fp61", 1, "allowed: fp16, bf16"},
+                    BadSpec{"fp16,", 6, "nothing is given here"},
+                    BadSpec{"fp16,,sink=4", 6, "nothing is given here"},
+                    BadSpec{"k=int9", 3, "unknown codec 'int9'; allowed: fp16, bf16"},
+                    BadSpec{"k=", 3, "unknown codec ''"}, BadSpec{"fp16:bits=4", 6, "no option 'bits'"},
+                    BadSpec{"k=bf16,v=fp16:group=32", 15, "it takes no options"},
+                    BadSpec{"window=100", 8, "use 64 or 128"}, BadSpec{"window=-64", 8, "whole number"},
+                    BadSpec{"window=64x", 8, "whole number"}, BadSpec{"window=", 8, "whole number"},
+                    BadSpec{"sink=65", 6, "0 to 64"}, BadSpec{"sink=4:x=1", 8, "takes no options"},
+                    BadSpec{"sink=4,sink=5", 8, "given twice"},
+                    BadSpec{"v=fp16,values=bf16", 8, "they mean the same"},
+                    BadSpec{"exact=int8", 7, "allowed: fp16, bf16"},
+                    BadSpec{"k=bf16,fp16", 8, "may only come first"},
+                    BadSpec{"turboquant_rvq,profile=", 24, "path of a file"},
+                    BadSpec{"fp16,profile=a", 6, "add smooth="},
+                    BadSpec{"turboquant_rvq:profile=a,smooth=off", 16, "add smooth="},
+                    BadSpec{"turboquant_rvq,profile=a,profile=b", 26, "given twice"},
+                    BadSpec{"colour=red", 1, "unknown item 'colour='"},
+                    BadSpec{"fp16,evict=h2o", 12, "none in this version"},
+                    BadSpec{"fp16,layers=3", 13, "changes nothing"},
+                    BadSpec{"fp16,layers=5-3:k=bf16", 13, "write 3-5"},
+                    BadSpec{"fp16,layers=a:k=bf16", 13, "whole number"},
+                    BadSpec{"fp16,layers=1-2-3:k=bf16", 13, "not a range"},
+                    BadSpec{"fp16,layers=1:x=bf16", 15, "allowed: k=CODEC"},
+                    BadSpec{"fp16,layers=1:k=zip", 17, "unknown codec 'zip'"},
+                    BadSpec{"fp16,layers=1:k=bf16:k=fp16", 22, "given twice"},
+                    BadSpec{"fp16,window=99999999999999999999", 13, "whole number"}));
 
 // Any text either parses to a spec whose text parses to the same spec, or is refused by an Error.
 TEST(MethodSpec, RandomTextsParseOrAreRefused) {
