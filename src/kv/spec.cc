@@ -40,6 +40,14 @@ std::vector<Piece> Split(Piece piece, char separator) {
   }
 }
 
+std::optional<std::size_t> Number(std::string_view text) {
+  std::size_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return number;
+}
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -48,6 +56,12 @@ class Parser {
     if (text_.size() > kMaxSpecBytes) {
       Fail(ErrorCode::kInvalidArgument, "the method text has {} characters; at most {} are allowed",
            text_.size(), kMaxSpecBytes);
+    }
+    const auto control = std::find_if(text_.begin(), text_.end(),
+                                      [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    if (control != text_.end()) {
+      Fail(ErrorCode::kInvalidArgument, "character {} of the method text is a control character; remove it",
+           control - text_.begin() + 1);
     }
     bool first = true;
     for (const Piece& item : Split({text_, 0}, ',')) {
@@ -93,7 +107,8 @@ class Parser {
       const bool joined = name == "profile" ||
                           (name == "k_mean" && value.text == "refreeze" && parts.size() == 2);
       if (parts.size() > 1 && !joined) {
-        FailAt(parts[1].position, "'{}=' takes no options; remove ':{}'", name, parts[1].text);
+        const Piece& extra = parts[name == "k_mean" && value.text == "refreeze" ? 2 : 1];
+        FailAt(extra.position, "'{}=' takes no options; remove ':{}'", name, extra.text);
       }
       const std::size_t value_at = equals + 1;
       ParseKey(name, joined ? Piece{item.text.substr(value_at), value.position} : value,
@@ -121,10 +136,7 @@ class Parser {
     } else if (name == "smooth") {
       ParseKeySmooth(value);
     } else if (name == "profile") {
-      const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
-      if (value.text.empty() || std::any_of(value.text.begin(), value.text.end(), control)) {
-        FailAt(value.position, "profile= needs the path of a file, without ',' and control characters");
-      }
+      if (value.text.empty()) FailAt(value.position, "profile= needs the path of a file, without ','");
       spec_.key_transform.profile = value.text;
       profile_at_ = position;
     } else if (name == "tail") {
@@ -152,11 +164,12 @@ class Parser {
     if (value.text.starts_with(kRefreeze)) {
       const Piece number = {value.text.substr(kRefreeze.size()), value.position + kRefreeze.size()};
       transform.mean = KeyMean::kRefreeze;
-      transform.refreeze_tokens = ParseNumber(number, kMaxWindow, "refreeze");
-      if (transform.refreeze_tokens == 0 || transform.refreeze_tokens % kBlockTokens != 0) {
-        FailAt(number.position, "refreeze:{} is not allowed; allowed: a multiple of {} above 0",
-               number.text, kBlockTokens);
+      const std::optional<std::size_t> tokens = Number(number.text);
+      if (!tokens || *tokens == 0 || *tokens > kMaxWindow || *tokens % kBlockTokens != 0) {
+        FailAt(number.position, "refreeze:{} is not allowed; allowed: a multiple of {} from {} to {}",
+               number.text, kBlockTokens, kBlockTokens, kMaxWindow);
       }
+      transform.refreeze_tokens = *tokens;
       return;
     }
     for (const KeyMean mean : {KeyMean::kOff, KeyMean::kBlock0, KeyMean::kRope}) {
@@ -193,7 +206,13 @@ class Parser {
     for (CodecChoice* choice : {&spec_.key, &spec_.value}) {
       for (OptionText& option : choice->options) option.position = kFromPreset;
     }
-    for (std::size_t i = 1; i < parts.size(); ++i) AddPresetOption(parts[i]);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      Piece option = parts[i];
+      if (option.text == "k_mean=refreeze" && i + 1 < parts.size()) {  // one value, "k_mean=refreeze:512"
+        option.text = {option.text.data(), option.text.size() + 1 + parts[++i].text.size()};
+      }
+      AddPresetOption(option);
+    }
     CheckConfig(spec_.key, parts[0].position);
     CheckConfig(spec_.value, parts[0].position);
   }
@@ -206,10 +225,31 @@ class Parser {
     if (key) AddOption(spec_.key, option);
     if (value) AddOption(spec_.value, option);
     if (key || value) return;
-    const bool method = std::find(std::begin(kKeyNames), std::end(kKeyNames), name) != std::end(kKeyNames);
-    if (!method || name.size() == option.text.size()) AddOption(spec_.key, option);  // says what is allowed
+    if (std::find(std::begin(kKeyNames), std::end(kKeyNames), name) == std::end(kKeyNames)) {
+      FailAt(option.position, "there is no option '{}' here; allowed: {}", name, AllowedPresetOptions());
+    }
+    if (name.size() == option.text.size()) {
+      FailAt(option.position, "option '{}' has no value; write {}=VALUE", name, name);
+    }
+    if (std::find(preset_keys_.begin(), preset_keys_.end(), name) != preset_keys_.end()) {
+      FailAt(option.position, "option '{}' is given twice", name);
+    }
+    preset_keys_.push_back(name);
     ParseKey(name, {option.text.substr(name.size() + 1), option.position + name.size() + 1},
              option.position);
+  }
+
+  std::string AllowedPresetOptions() const {
+    std::vector<std::string_view> names;
+    for (const CodecChoice* choice : {&spec_.key, &spec_.value}) {
+      for (const OptionInfo& info : FindCodec(choice->codec)->options) names.push_back(info.name);
+    }
+    names.insert(names.end(), std::begin(kKeyNames), std::end(kKeyNames));
+    std::string text;
+    for (auto name = names.begin(); name != names.end(); ++name) {
+      if (std::find(names.begin(), name, *name) == name) text += fmt::format("{}{}=", text.empty() ? "" : ", ", *name);
+    }
+    return text;
   }
 
   static bool HasOption(const CodecChoice& choice, std::string_view name) {
@@ -268,8 +308,17 @@ class Parser {
 
   // Values are checked by the codec itself; its sentence gets the place.
   void CheckConfig(const CodecChoice& choice, std::size_t position) {
+    const CodecRecord& codec = *FindCodec(choice.codec);
+    for (const OptionText& option : choice.options) {  // the value itself, where it is wrong by itself
+      if (option.position == kFromPreset) continue;
+      try {
+        static_cast<void>(codec.parse_config({&option, 1}));
+      } catch (const Error& error) {
+        FailAt(option.position + option.name.size() + 1, "{}", error.what());
+      }
+    }
     try {
-      static_cast<void>(FindCodec(choice.codec)->parse_config(choice.options));
+      static_cast<void>(codec.parse_config(choice.options));
     } catch (const Error& error) {
       FailAt(position, "{}", error.what());
     }
@@ -309,88 +358,22 @@ class Parser {
   }
 
   std::size_t ParseNumber(Piece piece, std::size_t max, std::string_view what) {
-    std::size_t number = 0;
-    const char* end = piece.text.data() + piece.text.size();
-    const auto result = std::from_chars(piece.text.data(), end, number);
-    if (result.ec != std::errc() || result.ptr != end || number > max) {
+    const std::optional<std::size_t> number = Number(piece.text);
+    if (!number || *number > max) {
       FailAt(piece.position, "'{}' is not allowed for {}; allowed: a whole number from 0 to {}",
              piece.text, what, max);
     }
-    return number;
+    return *number;
   }
 
   std::string_view text_;
   MethodSpec spec_;
   std::vector<std::string_view> seen_;
+  std::vector<std::string_view> preset_keys_;  // keys of the method given as options of a preset
   std::size_t profile_at_ = 0;
 };
 
-std::string ChoiceText(const CodecChoice& choice) {
-  std::string text = choice.codec;
-  std::vector<OptionText> options = choice.options;
-  std::sort(options.begin(), options.end(),
-            [](const OptionText& a, const OptionText& b) { return a.name < b.name; });
-  for (const OptionText& option : options) text += fmt::format(":{}={}", option.name, option.value);
-  return text;
-}
-
-std::string LayersText(const LayerOverride& layers) {
-  std::string text = "layers=";
-  for (std::size_t i = 0; i < layers.ranges.size(); ++i) {
-    const auto& [begin, end] = layers.ranges[i];
-    text += i == 0 ? "" : "+";
-    text += begin == end ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end);
-  }
-  if (layers.key) text += ":k=" + ChoiceText(*layers.key);
-  if (layers.value) text += ":v=" + ChoiceText(*layers.value);
-  return text;
-}
-
-// The preset that says exactly what the spec says (layers and profile aside), if there is one.
-const PresetInfo* MatchingPreset(const MethodSpec& spec) {
-  for (const CodecRecord* codec : Codecs()) {
-    for (const PresetInfo& preset : codec->presets) {
-      MethodSpec expanded = Parser(preset.expansion).Parse();
-      expanded.layers = spec.layers;
-      expanded.key_transform.profile = spec.key_transform.profile;
-      if (expanded == spec) return &preset;
-    }
-  }
-  return nullptr;
-}
-
 }  // namespace
-
-bool operator==(const CodecChoice& a, const CodecChoice& b) { return ChoiceText(a) == ChoiceText(b); }
-
-bool operator==(const LayerOverride& a, const LayerOverride& b) {
-  return a.ranges == b.ranges && a.key == b.key && a.value == b.value;
-}
-
-bool operator==(const MethodSpec& a, const MethodSpec& b) {
-  return a.key == b.key && a.value == b.value && a.exact == b.exact && a.sink == b.sink &&
-         a.window == b.window && a.key_transform == b.key_transform && a.pack_tail == b.pack_tail &&
-         a.dequantize == b.dequantize && a.layers == b.layers;
-}
-
-std::string MethodSpec::ToString() const {
-  std::string text;
-  if (const PresetInfo* preset = MatchingPreset(*this); preset != nullptr) {
-    text = preset->name;
-  } else {
-    text = fmt::format("k={},v={}", ChoiceText(key), ChoiceText(value));
-    if (exact != MethodSpec{}.exact) text += ",exact=" + exact;
-    if (sink != 0) text += fmt::format(",sink={}", sink);
-    if (window != 0) text += fmt::format(",window={}", window);
-    if (key_transform.mean != KeyMean::kOff) text += ",k_mean=" + KeyMeanText(key_transform);
-    if (key_transform.smooth != KeySmooth::kOff) text += ",smooth=" + KeySmoothText(key_transform.smooth);
-    if (pack_tail) text += ",tail=packed";
-    if (dequantize) text += ",read=dequantize";
-  }
-  if (!key_transform.profile.empty()) text += ",profile=" + key_transform.profile;
-  for (const LayerOverride& layer : layers) text += "," + LayersText(layer);
-  return text;
-}
 
 MethodSpec ParseMethodSpec(std::string_view text) { return Parser(text).Parse(); }
 

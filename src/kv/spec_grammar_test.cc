@@ -83,6 +83,8 @@ TEST(SpecGrammar, OptionsOfAPresetReachItsCodecsOrTheMethod) {
                                          {"scalar", "matched", 0}}}));
   EXPECT_EQ(published.value, (CodecChoice{"fp16", {}}));
   EXPECT_EQ(Canonical("fp16:exact=bf16"), "k=fp16,v=fp16,exact=bf16");
+  EXPECT_TRUE(ParseMethodSpec("turboquant_rvq:k_mean=refreeze:512:bits=3+1") ==
+              ParseMethodSpec("turboquant_rvq:bits=3+1,k_mean=refreeze:512"));
 }
 
 TEST(SpecGrammar, CanonicalTextsOfPackedMethods) {
@@ -114,14 +116,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadItem{"k_mean=mean", 8, "allowed: off, block0, refreeze:N, rope"},
         BadItem{"k_mean=refreeze", 8, "allowed: off, block0, refreeze:N, rope"},
         BadItem{"k_mean=rope:1", 13, "takes no options; remove ':1'"},
-        BadItem{"k_mean=refreeze:0", 17, "a multiple of 64 above 0"},
-        BadItem{"k_mean=refreeze:32", 17, "a multiple of 64 above 0"},
-        BadItem{"k_mean=refreeze:100", 17, "a multiple of 64 above 0"},
-        BadItem{"k_mean=refreeze:-64", 17, "whole number"},
-        BadItem{"k_mean=refreeze:64.5", 17, "whole number"},
-        BadItem{"k_mean=refreeze:", 17, "whole number"},
-        BadItem{"k_mean=refreeze:1073741888", 17, "from 0 to 1073741824"},
-        BadItem{"k_mean=refreeze:99999999999999999999", 17, "whole number"},
+        BadItem{"k_mean=refreeze:0", 17, "a multiple of 64 from 64 to 1073741824"},
+        BadItem{"k_mean=refreeze:32", 17, "a multiple of 64 from 64 to 1073741824"},
+        BadItem{"k_mean=refreeze:100", 17, "a multiple of 64 from 64 to 1073741824"},
+        BadItem{"k_mean=refreeze:-64", 17, "a multiple of 64 from 64"},
+        BadItem{"k_mean=refreeze:64.5", 17, "a multiple of 64 from 64"},
+        BadItem{"k_mean=refreeze:", 17, "a multiple of 64 from 64"},
+        BadItem{"k_mean=refreeze:1073741888", 17, "from 64 to 1073741824"},
+        BadItem{"k_mean=refreeze:99999999999999999999", 17, "a multiple of 64 from 64"},
         BadItem{"fp16,k_mean=rope,k_mean=rope", 18, "'k_mean=' is given twice"},
         BadItem{"smooth=", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
         BadItem{"smooth=Balanced", 8, "allowed: off, balanced, balanced_pair, sigma, max"},
@@ -139,11 +141,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadItem{"turboquant_rvq_published:scalar=matched:scalar=norm", 41, "'scalar' is given twice"},
         BadItem{"k=turboquant_rvq:seed=1:seed=1", 25, "'seed' is given twice"},
         BadItem{"turboquant_rvq:window=100", 23, "use 64 or 128"},
+        BadItem{"turboquant_rvq:window=256:window=128", 27, "'window' is given twice"},
+        BadItem{"turboquant_rvq:k_mean=refreeze:100", 32, "a multiple of 64 from 64 to 1073741824"},
+        BadItem{"k_mean=refreeze:64:x", 20, "remove ':x'"},
+        BadItem{"turboquant_rvq:bits=9+9", 21, "allowed: STAGE1+STAGE2"},
+        BadItem{"turboquant_rvq_published:encode=x", 33, "allowed: fused, unfused"},
+        BadItem{"k=turboquant_rvq:seed=1:bits=9", 30, "allowed: STAGE1+STAGE2"},
+        BadItem{"fp16,v=turboquant_mse:bits=9", 28, "allowed: 1 to 8"},
         BadItem{"turboquant_rvq:smooth=none", 23, "allowed: off, balanced"},
         BadItem{"turboquant_rvq:tail=x", 21, "allowed: exact, packed"},
         BadItem{"turboquant_rvq:sink=65", 21, "0 to 64"},
         BadItem{"fp16,turboquant_rvq", 6, "may only come first"},
-        BadItem{"turboquant_mse,layers=0:k=turboquant_rvq:bits=0+1", 42, "allowed: STAGE1+STAGE2"},
+        BadItem{"turboquant_mse,layers=0:k=turboquant_rvq:bits=0+1", 47, "allowed: STAGE1+STAGE2"},
         BadItem{"turboquant_mse,layers=0:k=fp16:bits=4", 32, "it takes no options"}));
 
 TEST(SpecGrammar, ValuesThatACodecRefusesAreNamed) {
