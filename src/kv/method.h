@@ -140,7 +140,7 @@ struct KernelSet {
   void (*finish_output)(const CodecConfig& config, std::size_t head_dim,
                         float* output) noexcept = nullptr;
   /// Exact types only: a key tile [head_dim, 64] of finite floats to a block's key side (what decode
-  /// gives, stored back).
+  /// gives, stored back). Numbers beyond the type become its largest.
   void (*store_key_tile)(std::size_t head_dim, const float* tile, std::byte* block) noexcept = nullptr;
 };
 

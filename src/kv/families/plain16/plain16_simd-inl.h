@@ -60,7 +60,9 @@ inline void StoreKeyTile(std::size_t head_dim, const float* tile, std::byte* blo
   std::uint16_t* out = reinterpret_cast<std::uint16_t*>(block);
   for (std::size_t group = 0; group < kBlockTokens / 16; ++group) {
     for (std::size_t i = 0; i < head_dim; ++i) {
-      Format::StoreRow(out + (group * head_dim + i) * 16, Load(tile + i * kBlockTokens + group * 16));
+      const Vec row = Load(tile + i * kBlockTokens + group * 16);
+      const Vec below = SelectLess(row, Set1(Format::kLargest), row, Set1(Format::kLargest));
+      Format::StoreRow(out + (group * head_dim + i) * 16, Max(below, Set1(-Format::kLargest)));
     }
   }
 }
