@@ -38,6 +38,25 @@ KvCache::KvCache(std::shared_ptr<const Method> method, BlockPool* pool, Isa isa)
   }
 }
 
+// A block that a fork or snapshot holds too is copied before it is written (the open block alone is), and stays
+// when it is freed here (exact rows of blocks that this step packs).
+std::uint64_t KvCache::SharedBytes(std::size_t layer, std::size_t n) const {
+  const LayerMethod& method = method_->layer(layer);
+  const std::size_t n_whole = length() / kBlockTokens;
+  const std::size_t n_packed = method.HeldPacked(length() + n);
+  std::uint64_t bytes = 0;
+  for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
+    const HeadTable& table = head(layer, kv_head);
+    for (std::size_t block = 0; block < table.blocks.size(); ++block) {
+      const BlockEntry& entry = table.blocks[block];
+      if (entry.exact.shared() && (block >= n_whole || block < n_packed)) bytes += entry.exact.bytes();
+      if (entry.packed.shared() && block >= n_whole) bytes += entry.packed.bytes();
+    }
+    if (table.energy.shared()) bytes += table.energy.bytes();
+  }
+  return bytes;
+}
+
 void KvCache::CheckRoom(std::size_t n) const {
   const std::uint64_t limit = pool_->limit_bytes();
   if (limit == 0) return;
@@ -45,16 +64,7 @@ void KvCache::CheckRoom(std::size_t n) const {
   std::uint64_t needed = method_->PredictStepPeak(length(), length() + n) - held;
   // What is shared is part of what is held: with room for all of it, as nearly always, no block is looked at.
   if (pool_->resident_bytes() + needed + held <= limit) return;
-  // A block that a fork or snapshot holds too is copied before it is written, and stays when it is freed here.
-  for (const HeadTable& table : state_.heads) {
-    for (const BlockEntry& entry : table.blocks) {
-      if (entry.exact.shared()) needed += entry.exact.bytes();
-    }
-    if (!table.blocks.empty() && table.blocks.back().packed.shared()) {
-      needed += table.blocks.back().packed.bytes();
-    }
-    if (table.energy.shared()) needed += table.energy.bytes();
-  }
+  for (std::size_t layer = 0; layer < geometry().n_layer; ++layer) needed += SharedBytes(layer, n);
   if (pool_->resident_bytes() + needed <= limit) return;
   Fail(ErrorCode::kResourceExhausted,
        "the KV cache needs {} more bytes for {} more tokens and would pass its limit of {} bytes ({} are in "

@@ -85,12 +85,13 @@ class KvCache {
   void FinishLayer(std::size_t layer, std::size_t t);
   /// Declares every position below t final (t >= length(), all layers appended up to exactly t).
   void Commit(std::size_t t);
-  /// Forgets what was appended after the last Commit. Returns length(): where FinishLayer freed rows that
-  /// the old length needs, that of the latest snapshot (0 where there is none), as Truncate says.
+  /// Forgets what was appended after the last Commit. Returns length(), or what Truncate would reach
+  /// where the old length cannot be had back.
   std::size_t Rollback();
 
-  /// Goes back to position t <= length(), or, where rows that the rule reads exact at t are gone, to the
-  /// latest snapshot at or before t (0 where there is none). Returns the position reached.
+  /// Goes back to position t <= length(), or to the latest snapshot at or before t (0 where there is none)
+  /// where t cannot be had back: rows that the rule reads exact at t are gone, or the smoothing's sums over
+  /// the first 64 + window positions have counted queries beyond t. Returns the position reached.
   std::size_t Truncate(std::size_t t);
   /// Keeps what is needed to return to length() exactly. Costs one copy of the open block of each head
   /// when it is next written, and the exact rows of the window.
@@ -125,6 +126,7 @@ class KvCache {
   HeadTable& MutableHead(std::size_t layer, std::size_t kv_head) {
     return state_.heads[layer * geometry().n_kv_head + kv_head];
   }
+  std::uint64_t SharedBytes(std::size_t layer, std::size_t n) const;
   static BlockRef& Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes);
   void AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, const float* keys,
                   const float* values);

@@ -120,6 +120,24 @@ TEST_P(CacheTest, TruncateFallsBackToTheLatestSnapshotBefore) {
   EXPECT_TRUE(rig_.Run(cache, sequence_, 220, 1, true) == Fresh(sequence_, 220, reached));
 }
 
+// Sharing costs the copy of the open block and what the step does not get back, not the whole past again.
+TEST_P(CacheTest, AForkNeedsRoomForItsStepAlone) {
+  for (const std::size_t at : {64, 100, 256, 320}) {
+    std::uint64_t limit = rig_.method->PredictStepPeak(at, at + 1);
+    for (std::size_t i = 0; i < kGeometry.n_layer; ++i) {
+      const LayerMethod& layer = rig_.method->layer(i);
+      limit += kGeometry.n_kv_head *
+               (2 * layer.exact_block_bytes() + layer.packed_block_bytes() + layer.energy_bytes());
+    }
+    KvRig rig(GetParam(), kGeometry, SupportedIsas().back(), 1, limit);
+    KvCache cache = rig.NewCache();
+    rig.Run(cache, sequence_, at, 1);
+    KvCache fork = cache.Fork();
+    EXPECT_NO_THROW(fork.CheckRoom(1)) << at;
+    EXPECT_NO_THROW(rig.Run(fork, sequence_, at + 1, 1)) << at;
+  }
+}
+
 TEST_P(CacheTest, AHardLimitIsKeptAndAFailedStepChangesNothing) {
   const std::uint64_t limit = rig_.method->Predict(200).resident + 100;
   KvRig rig(GetParam(), kGeometry, SupportedIsas().back(), 1, limit);

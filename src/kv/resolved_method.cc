@@ -122,7 +122,7 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
     layer.identity = key == exact && value == exact;
     layer.sink = spec_.sink;
     layer.window = spec_.window;
-    layer.pack_tail = spec_.pack_tail;
+    layer.pack_tail = spec_.pack_tail && !layer.identity;  // such a layer packs nothing
     layer.dequantize = spec_.dequantize && !layer.identity;
     // Keys of the exact type gain nothing from a transform and would lose bits to it.
     if (!layer.identity && !(key == exact)) layer.transform = transform;

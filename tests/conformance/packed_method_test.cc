@@ -332,7 +332,7 @@ INSTANTIATE_TEST_SUITE_P(
     Specs, PackedMethodTest,
     testing::Values("k=toy8,v=toy8", "k=toy8,v=fp16,window=64,sink=4",
                     "k=toy8:bits=8,v=toy8,window=128,sink=2", "k=fp16,v=toy8,sink=64",
-                    "k=toy8,v=toy8,tail=packed", "k=toy8,v=toy8,k_mean=block0",
+                    "k=toy8,v=toy8,tail=packed", "fp16,tail=packed", "k=toy8,v=toy8,k_mean=block0",
                     "k=toy8,v=toy8,k_mean=rope,sink=3", "k=toy8,v=toy8,k_mean=refreeze:64,window=64",
                     "k=toy8,v=toy8,smooth=balanced,window=64", "k=toy8,v=toy8,smooth=max",
                     "k=toy8,v=toy8,k_mean=refreeze:128,smooth=sigma", "turboquant_rvq",
