@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The kvant authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What all rows of one run share, and how a row is timed.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "bench/micro/options.h"
+#include "bench/micro/read_meter.h"
+
+namespace kvant::micro {
+
+class AttendRig;
+class KernelRig;
+
+/// One run of the program. Rows are registered first and build what they need when they run, so that a row
+/// that the filter leaves out costs nothing.
+class Bench {
+ public:
+  explicit Bench(Options o);
+  ~Bench();
+
+  const Options options;
+  /// Bytes of the read buffer; to be raised before the first row runs.
+  std::uint64_t read_bytes = std::uint64_t{16} << 20;
+
+  ReadMeter& meter();
+  ThreadPool& threads(std::size_t n);
+
+  std::map<std::string, std::unique_ptr<KernelRig>> kernel_rigs;
+  std::map<std::string, std::unique_ptr<AttendRig>> attend_rigs;
+
+ private:
+  std::unique_ptr<ReadMeter> meter_;
+  std::map<std::size_t, std::unique_ptr<ThreadPool>> threads_;
+};
+
+/// What one iteration of a row does.
+struct Work {
+  double bytes = 0;   // of the cache that it reads (encode: writes)
+  double tokens = 0;  // that these bytes hold; 0: they hold none
+  std::size_t n_threads = 1;
+  std::chrono::milliseconds read_age{0};  // how old the read bandwidth may be
+};
+
+/// Times `body` and sets the row's counters: MB (of `bytes`), GB/s, frac_of_read and, with tokens, ns/token.
+template <typename Body>
+void TimeLoop(Bench& bench, const Work& work, benchmark::State& state, Body&& body) {
+  ThreadPool& threads = bench.threads(work.n_threads);
+  const double read_before = bench.meter().Sample(threads, work.read_age);
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto _ : state) body();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const double read_after = bench.meter().Sample(threads, work.read_age);
+  const double seconds = elapsed.count() / static_cast<double>(state.iterations());
+  const double gb_s = 1e-9 * work.bytes / seconds;
+  state.counters["MB"] = 1e-6 * work.bytes;
+  state.counters["GB/s"] = gb_s;
+  state.counters["frac_of_read"] = gb_s / (0.5 * (read_before + read_after));
+  if (work.tokens > 0) state.counters["ns/token"] = 1e9 * seconds / work.tokens;
+}
+
+/// Registers read/sum/<kernel>/t<threads>.
+void RegisterReadRows(Bench& bench);
+/// Registers encode, decode, score and accumulate of every codec (kernel_rows.cc).
+void RegisterKernelRows(Bench& bench);
+
+/// One row of attend, for the table at the end.
+struct AttendRow {
+  std::string name, spec;
+  std::string group;  // what two methods are compared in: kernel, shape, threads
+  std::size_t context = 0;
+};
+/// Registers attend/<spec>/<kernel>/<shape>/ctx<n>/t<threads> for what fits into memory; says on stderr
+/// what does not. Raises read_bytes to the largest context (attend_rows.cc).
+std::vector<AttendRow> RegisterAttendRows(Bench& bench);
+
+}  // namespace kvant::micro
