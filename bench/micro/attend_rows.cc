@@ -56,6 +56,7 @@ AttendRow RegisterRow(const AttendCase& c, Isa isa, std::size_t n_threads) {
   row.spec = c.spec;
   row.group = fmt::format("{}/{}/t{}", IsaName(isa), c.shape, n_threads);
   row.context = c.context;
+  row.n_threads = n_threads;
   const auto run = [c, isa, n_threads, checked = false](benchmark::State& state) mutable {
     RunAttend(c, isa, n_threads, checked, state);
   };

@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "bench/micro/options.h"
 #include "bench/micro/read_meter.h"
+#include "bench/micro/stopwatch.h"
 
 namespace kvant::micro {
 
@@ -51,18 +52,18 @@ struct Work {
   std::chrono::milliseconds read_age{0};  // how old the read bandwidth may be
 };
 
-/// Times `body` and sets the row's counters: MB (of `bytes`), GB/s, frac_of_read and, with tokens, ns/token.
+/// Times `body` (Stopwatch) and sets the row's counters: bytes, GB/s, frac_of_read and, with tokens, ns/token.
 template <typename Body>
 void TimeLoop(Bench& bench, const Work& work, benchmark::State& state, Body&& body) {
   ThreadPool& threads = bench.threads(work.n_threads);
   const double read_before = bench.meter().Sample(threads, work.read_age);
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch(work.n_threads);
   for (auto _ : state) body();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const double elapsed = stopwatch.Seconds();
   const double read_after = bench.meter().Sample(threads, work.read_age);
-  const double seconds = elapsed.count() / static_cast<double>(state.iterations());
+  const double seconds = elapsed / static_cast<double>(state.iterations());
   const double gb_s = 1e-9 * work.bytes / seconds;
-  state.counters["MB"] = 1e-6 * work.bytes;
+  state.counters["bytes"] = work.bytes;
   state.counters["GB/s"] = gb_s;
   state.counters["frac_of_read"] = gb_s / (0.5 * (read_before + read_after));
   if (work.tokens > 0) state.counters["ns/token"] = 1e9 * seconds / work.tokens;
@@ -78,6 +79,7 @@ struct AttendRow {
   std::string name, spec;
   std::string group;  // what two methods are compared in: kernel, shape, threads
   std::size_t context = 0;
+  std::size_t n_threads = 1;
 };
 /// Registers attend/<spec>/<kernel>/<shape>/ctx<n>/t<threads> for what fits into memory; says on stderr
 /// what does not. Raises read_bytes to the largest context (attend_rows.cc).

@@ -41,6 +41,7 @@ void AddOptions(CLI::App& app, Typed& typed) {
   app.add_option("--head-dim", typed.head_dims, "head_dim of kernel rows")->delimiter(',');
   app.add_option("--heads-per-kv", typed.heads_per_kv, "Queries of score and accumulate rows")
       ->delimiter(',');
+  for (CLI::Option* option : app.get_options()) option->capture_default_str();
   app.add_flag("--variants", typed.variants, "Also measure the variants that codecs name");
   app.add_flag("--all-samples", typed.all_samples, "Show every repetition");
 }

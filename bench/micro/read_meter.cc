@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
+#include "bench/micro/stopwatch.h"
 
 namespace kvant::micro {
 namespace {
@@ -29,14 +30,14 @@ ReadMeter::ReadMeter(std::uint64_t bytes) : buffer_(Words(bytes), MemoryTag::kOt
 
 double ReadMeter::Pass(const ReadKernel& kernel, ThreadPool& threads) const {
   std::atomic<std::uint64_t> sum{0};
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch(threads.n_threads());
   threads.ParallelFor(buffer_.size() / kPieceWords, [&](std::size_t piece, std::size_t) {
     sum.fetch_add(kernel.sum(buffer_.data() + piece * kPieceWords, kPieceWords),
                   std::memory_order_relaxed);
   });
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double seconds = stopwatch.Seconds();
   benchmark::DoNotOptimize(sum.load());
-  return 1e-9 * static_cast<double>(buffer_.bytes()) / seconds.count();
+  return 1e-9 * static_cast<double>(buffer_.bytes()) / seconds;
 }
 
 const ReadKernel& ReadMeter::Fastest(ThreadPool& threads) {

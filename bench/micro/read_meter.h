@@ -27,7 +27,7 @@ class ReadMeter {
   explicit ReadMeter(std::uint64_t bytes);
 
   std::uint64_t bytes() const { return buffer_.bytes(); }
-  /// One pass over the buffer: 1e9 bytes per second.
+  /// One pass over the buffer: 1e9 bytes per second (Stopwatch).
   double Pass(const ReadKernel& kernel, ThreadPool& threads) const;
   /// The kernel with the best median of a few passes; found at the first call for a number of threads.
   const ReadKernel& Fastest(ThreadPool& threads);

@@ -85,13 +85,14 @@ void SummaryReporter::ReportRuns(const std::vector<Run>& runs) {
   std::vector<Run> shown;
   for (const Run& run : runs) {
     failed_ = failed_ || run.error_occurred;
-    std::vector<double>& samples = samples_[run.run_name.function_name];
+    std::vector<double>& wall = wall_[run.run_name.function_name];
     const bool sample = run.run_type == Run::RT_Iteration;
     const bool median = run.aggregate_name == "median";
     // With --benchmark_report_aggregates_only the median is all there is.
-    if (!run.error_occurred && (sample || (median && samples.empty()))) {
-      const double unit = benchmark::GetTimeUnitMultiplier(run.time_unit);
-      samples.push_back(1e3 * run.GetAdjustedRealTime() / unit);
+    if (!run.error_occurred && (sample || (median && wall.empty()))) {
+      const double ms = 1e3 / benchmark::GetTimeUnitMultiplier(run.time_unit);
+      wall.push_back(ms * run.GetAdjustedRealTime());
+      cpu_[run.run_name.function_name].push_back(ms * run.GetAdjustedCPUTime());
     }
     const bool single = sample && run.repetitions <= 1;
     if (all_samples_ || single || run.error_occurred || median || run.aggregate_name == "cv") {
@@ -101,16 +102,17 @@ void SummaryReporter::ReportRuns(const std::vector<Run>& runs) {
   if (!shown.empty()) ConsoleReporter::ReportRuns(shown);
 }
 
-const std::vector<double>& SummaryReporter::Samples(const std::string& row) const {
+const std::vector<double>& SummaryReporter::Samples(const AttendRow& row) const {
   static const std::vector<double> kNone;
-  const auto found = samples_.find(row);
-  return found == samples_.end() ? kNone : found->second;
+  const auto& samples = row.n_threads == 1 ? cpu_ : wall_;
+  const auto found = samples.find(row.name);
+  return found == samples.end() ? kNone : found->second;
 }
 
 std::string RatioTable(const std::vector<AttendRow>& rows, const SummaryReporter& reporter) {
   std::map<std::string, std::map<std::string, Times>> groups;  // by group, by method
   for (const AttendRow& row : rows) {
-    const std::vector<double>& samples = reporter.Samples(row.name);
+    const std::vector<double>& samples = reporter.Samples(row);
     if (!samples.empty()) groups[row.group][row.spec][row.context] = samples;
   }
   std::string text;

@@ -22,15 +22,16 @@ class SummaryReporter : public benchmark::ConsoleReporter {
 
   void ReportRuns(const std::vector<Run>& runs) override;
 
-  /// Milliseconds of each repetition of a row, in their order; empty for a row that did not run.
-  const std::vector<double>& Samples(const std::string& row) const;
+  /// Milliseconds of each repetition of a row by the clock that Stopwatch has for as many threads, in their
+  /// order; empty for a row that did not run.
+  const std::vector<double>& Samples(const AttendRow& row) const;
   /// Did any row say that it could not run or gave a wrong answer?
   bool failed() const { return failed_; }
 
  private:
   bool all_samples_;
   bool failed_ = false;
-  std::map<std::string, std::vector<double>> samples_;
+  std::map<std::string, std::vector<double>> wall_, cpu_;  // by row
 };
 
 /// Lines of the table, "" where no method was measured beside fp16:
