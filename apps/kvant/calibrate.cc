@@ -124,7 +124,7 @@ void AddCalibrateCommand(CLI::App& app, Dispatch& dispatch) {
       ->capture_default_str();
   command->add_option("--threads", options->common.threads, "threads (0: one for each processor)")
       ->capture_default_str();
-  command->add_option("--kernel", options->common.kernel, "auto, scalar, avx2 or avx512")
+  command->add_option("--kernel", options->common.kernel, "auto, scalar, neon, avx2 or avx512")
       ->capture_default_str();
   command->add_option("--kv-limit", options->common.kv_limit,
                       "hard limit of the KV cache in bytes, e.g. 512M (default: free memory)");

@@ -53,7 +53,7 @@ void AddModelOptions(CLI::App& command, CommonOptions& options) {
       ->capture_default_str();
   command.add_option("--threads", options.threads, "threads (0: one for each processor)")
       ->capture_default_str();
-  command.add_option("--kernel", options.kernel, "auto, scalar, avx2 or avx512")
+  command.add_option("--kernel", options.kernel, "auto, scalar, neon, avx2 or avx512")
       ->capture_default_str();
   command.add_option("--ctx", options.ctx, "tokens a session may hold (0: the model's limit)")
       ->capture_default_str();

@@ -26,7 +26,7 @@ namespace kvant {
 struct EngineOptions {
   std::string model_path;
   std::string kv_spec = "turboquant_rvq";  // the method grammar, src/kv/spec.h
-  std::string kernel = "auto";     // auto | scalar | avx2 | avx512; a missing one is an Error
+  std::string kernel = "auto";     // auto | scalar | neon | avx2 | avx512; a missing one is an Error
   std::size_t n_threads = 0;       // 0: every processor this process may use
   std::size_t ctx = 0;             // tokens a session may hold; 0: the model's limit
   std::uint64_t kv_limit_bytes = 0;  // hard limit of KV blocks of all sessions; 0: from free memory

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "llm/matmul_kernels_arm.h"
 #include "llm/matmul_kernels_x86.h"
 
 namespace kvant {
@@ -25,6 +26,8 @@ const MatmulKernels& MatmulKernelsOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return matmul_avx512::Kernels();
   if (isa == Isa::kAvx2) return matmul_avx2::Kernels();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return matmul_neon::Kernels();
 #endif
   static_cast<void>(isa);
   static const MatmulKernels kKernels = {.mat_vec = &matmul_scalar::MatVec,

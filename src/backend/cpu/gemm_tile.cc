@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/cpu/gemm_tile_arm.h"
 #include "backend/cpu/gemm_tile_x86.h"
 #include "base/half.h"
 
@@ -23,6 +24,8 @@ GemmTileFunction GemmTileOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return gemm_avx512::Function();
   if (isa == Isa::kAvx2) return gemm_avx2::Function();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return gemm_neon::Function();
 #endif
   static_cast<void>(isa);
   return &gemm_scalar::GemmTile;

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include <array>
@@ -15,7 +17,15 @@
 namespace kvant {
 namespace {
 
-constexpr std::array<Isa, 3> kAll = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array kNamed = {Isa::kScalar, Isa::kNeon, Isa::kAvx2, Isa::kAvx512};
+
+#if defined(__x86_64__)
+constexpr std::array kBuilt = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+#elif defined(__aarch64__)
+constexpr std::array kBuilt = {Isa::kScalar, Isa::kNeon};
+#else
+constexpr std::array kBuilt = {Isa::kScalar};
+#endif
 
 #if defined(__x86_64__)
 // CPUID leaf 1, ECX bit 29: clang 14's __builtin_cpu_supports does not know the name.
@@ -23,6 +33,8 @@ bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
 }
+#elif defined(__aarch64__)
+bool HasDotProduct() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #endif
 
 std::string SupportedNames() {
@@ -36,6 +48,7 @@ std::string SupportedNames() {
 std::string_view IsaName(Isa isa) {
   switch (isa) {
     case Isa::kScalar: return "scalar";
+    case Isa::kNeon: return "neon";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
   }
@@ -46,6 +59,7 @@ bool IsaSupported(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::kScalar: return true;
+    case Isa::kNeon: return false;
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              HasF16c();
@@ -55,17 +69,19 @@ bool IsaSupported(Isa isa) {
              __builtin_cpu_supports("avx512vl");
   }
   return false;
+#elif defined(__aarch64__)
+  return isa == Isa::kScalar || (isa == Isa::kNeon && HasDotProduct());
 #else
   return isa == Isa::kScalar;
 #endif
 }
 
-std::span<const Isa> AllIsas() { return kAll; }
+std::span<const Isa> AllIsas() { return kBuilt; }
 
 std::span<const Isa> SupportedIsas() {
   static const std::vector<Isa> supported = [] {
     std::vector<Isa> list;
-    for (const Isa isa : kAll) {
+    for (const Isa isa : kBuilt) {
       if (IsaSupported(isa)) list.push_back(isa);
     }
     return list;
@@ -75,7 +91,7 @@ std::span<const Isa> SupportedIsas() {
 
 Isa ResolveIsa(std::string_view kernel) {
   if (kernel == "auto") return SupportedIsas().back();
-  for (const Isa isa : kAll) {
+  for (const Isa isa : kNamed) {
     if (kernel != IsaName(isa)) continue;
     if (IsaSupported(isa)) return isa;
     Fail(ErrorCode::kUnsupported, "kernel '{}' does not run on this processor; choose one of: {}",

@@ -15,6 +15,8 @@
 // A _Pragma takes one string literal, so this line cannot be broken.
 #define KVANT_TARGET_BEGIN_AVX512 \
   _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl\"))), apply_to=function)")
+#define KVANT_TARGET_BEGIN_NEON \
+  _Pragma("clang attribute push(__attribute__((target(\"dotprod\"))), apply_to=function)")
 #define KVANT_TARGET_END _Pragma("clang attribute pop")
 #else
 #define KVANT_TARGET_BEGIN_AVX2 \
@@ -26,5 +28,9 @@
   _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
   _Pragma("GCC diagnostic ignored \"-Wuninitialized\"")       \
   _Pragma("GCC target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl\")")
+// With the whole architecture that dot products came with: g++ inlines an intrinsic only into functions that
+// have all features of its own target.
+#define KVANT_TARGET_BEGIN_NEON \
+  _Pragma("GCC push_options") _Pragma("GCC diagnostic push") _Pragma("GCC target(\"arch=armv8.2-a+dotprod\")")
 #define KVANT_TARGET_END _Pragma("GCC diagnostic pop") _Pragma("GCC pop_options")
 #endif

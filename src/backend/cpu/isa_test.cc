@@ -43,12 +43,18 @@ void ExpectRefused(const std::string& name, ErrorCode code) {
 }
 
 TEST(Isa, OthersAreRefusedWithWhatIsAllowed) {
-  for (const char* name : {"", "avx", "AVX2", "avx512 ", "neon", "sse"}) {
+  for (const char* name : {"", "avx", "AVX2", "avx512 ", "Neon", "sse"}) {
     ExpectRefused(name, ErrorCode::kInvalidArgument);
   }
   ExpectRefused("cuda", ErrorCode::kUnsupported);
   for (const Isa isa : AllIsas()) {
     if (!IsaSupported(isa)) ExpectRefused(std::string(IsaName(isa)), ErrorCode::kUnsupported);
+  }
+  // Of another architecture: a known name, without kernels in this build.
+  for (const Isa isa : {Isa::kNeon, Isa::kAvx2, Isa::kAvx512}) {
+    if (std::ranges::find(AllIsas(), isa) != AllIsas().end()) continue;
+    EXPECT_FALSE(IsaSupported(isa)) << IsaName(isa);
+    ExpectRefused(std::string(IsaName(isa)), ErrorCode::kUnsupported);
   }
 }
 

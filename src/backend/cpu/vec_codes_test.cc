@@ -15,6 +15,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "backend/cpu/isa.h"
@@ -66,6 +68,14 @@ namespace avx512 {
 #include "backend/cpu/vec_codes_test_ops-inl.h"
 }  // namespace avx512
 KVANT_TARGET_END
+#elif defined(__aarch64__)
+KVANT_TARGET_BEGIN_NEON
+namespace neon {
+#include "backend/cpu/vec_neon-inl.h"
+// The operations follow the Vec.
+#include "backend/cpu/vec_codes_test_ops-inl.h"
+}  // namespace neon
+KVANT_TARGET_END
 #endif
 #pragma GCC diagnostic pop
 
@@ -73,6 +83,8 @@ const CodeOps& OpsOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx2) return avx2::kCodeOps;
   if (isa == Isa::kAvx512) return avx512::kCodeOps;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::kCodeOps;
 #endif
   static_cast<void>(isa);
   return scalar::kCodeOps;

@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "backend/cpu/isa.h"
@@ -71,12 +73,24 @@ namespace avx512 {
 #include "backend/cpu/vec_test_ops-inl.h"
 }  // namespace avx512
 KVANT_TARGET_END
+#elif defined(__aarch64__)
+KVANT_TARGET_BEGIN_NEON
+namespace neon {
+#include "backend/cpu/vec_neon-inl.h"
+// The math follows the Vec, the operations follow the math.
+#include "backend/cpu/vec_math-inl.h"
+// See above.
+#include "backend/cpu/vec_test_ops-inl.h"
+}  // namespace neon
+KVANT_TARGET_END
 #endif
 
 const VecOps& OpsOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx2) return avx2::kOps;
   if (isa == Isa::kAvx512) return avx512::kOps;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::kOps;
 #endif
   static_cast<void>(isa);
   return scalar::kOps;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kv/attention/attention_kernels_arm.h"
 #include "kv/attention/attention_kernels_x86.h"
 
 namespace kvant {
@@ -25,6 +26,8 @@ const AttentionKernels& AttentionKernelsOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return attention_avx512::Kernels();
   if (isa == Isa::kAvx2) return attention_avx2::Kernels();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return attention_neon::Kernels();
 #endif
   static_cast<void>(isa);
   static const AttentionKernels kKernels = {.softmax = &attention_scalar::Softmax,

@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "backend/cpu/isa.h"
@@ -61,6 +63,15 @@ namespace avx512 {
 constexpr RotationOps kOps = {&RotateRow, &UnrotateRow, &UnrotateColumns};
 }  // namespace avx512
 KVANT_TARGET_END
+#elif defined(__aarch64__)
+KVANT_TARGET_BEGIN_NEON
+namespace neon {
+#include "backend/cpu/vec_neon-inl.h"
+// The rotation follows the Vec.
+#include "kv/transforms/rotation_simd-inl.h"
+constexpr RotationOps kOps = {&RotateRow, &UnrotateRow, &UnrotateColumns};
+}  // namespace neon
+KVANT_TARGET_END
 #endif
 #pragma GCC diagnostic pop
 
@@ -68,6 +79,8 @@ const RotationOps& OpsOf(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx2) return avx2::kOps;
   if (isa == Isa::kAvx512) return avx512::kOps;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::kOps;
 #endif
   static_cast<void>(isa);
   return scalar::kOps;

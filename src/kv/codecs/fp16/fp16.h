@@ -17,6 +17,9 @@ const CodecRecord& GetCodec();
 /// Is the stored number finite (exponent not all ones)?
 constexpr bool IsFiniteBits(std::uint16_t bits) { return (bits & 0x7c00) != 0x7c00; }
 
+namespace neon {
+const KernelSet& Kernels();
+}
 namespace avx2 {
 const KernelSet& Kernels();
 }
