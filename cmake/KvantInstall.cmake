@@ -19,13 +19,16 @@ target_compile_features(kvant_public_kv INTERFACE cxx_std_20)
 set_target_properties(kvant_public_kv PROPERTIES
   VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL} EXPORT_NAME kv)
 
-add_library(kvant_public_runtime INTERFACE)
-add_library(kvant::runtime ALIAS kvant_public_runtime)
-target_link_libraries(kvant_public_runtime INTERFACE kvant_public_kv kvant_engine)
-set_target_properties(kvant_public_runtime PROPERTIES EXPORT_NAME runtime)
+set(runtime_targets)
+if(KVANT_RUNTIME)
+  add_library(kvant_public_runtime INTERFACE)
+  add_library(kvant::runtime ALIAS kvant_public_runtime)
+  target_link_libraries(kvant_public_runtime INTERFACE kvant_public_kv kvant_engine)
+  set_target_properties(kvant_public_runtime PROPERTIES EXPORT_NAME runtime)
+  set(runtime_targets kvant_public_runtime kvant_llm kvant_engine)
+endif()
 
-install(TARGETS kvant_public_kv kvant_public_runtime
-                kvant_base kvant_backend kvant_kv kvant_llm kvant_engine
+install(TARGETS kvant_public_kv kvant_base kvant_backend kvant_kv ${runtime_targets}
         EXPORT kvantTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
