@@ -23,15 +23,21 @@ class Arm:
     flash: bool = False  # llama.cpp only
 
 
-# llama.cpp reads a quantized V only with flash attention, so q8_0 and q4_0 have it on. With f16 both work, and
-# which is faster depends on machine and depth: both run, and the faster one is what kvant is compared with.
-LLAMA_ARMS = (
-    Arm("llama.cpp f16", "llama.cpp", "f16"),
-    Arm("llama.cpp f16 fa", "llama.cpp", "f16", True),
-    Arm("llama.cpp q8_0 fa", "llama.cpp", "q8_0", True),
-    Arm("llama.cpp q4_0 fa", "llama.cpp", "q4_0", True),
-)
-F16_ARMS = tuple(arm.name for arm in LLAMA_ARMS if arm.cache == "f16")
+# With f16 flash attention is a choice, and which is faster depends on machine and depth: both run, and the
+# faster one is what kvant is compared with.
+F16_ARMS = (Arm("llama.cpp f16", "llama.cpp", "f16"), Arm("llama.cpp f16 fa", "llama.cpp", "f16", True))
+# Cache types of llama.cpp beside f16. It reads a quantized V only with flash attention, so that is on.
+PEER_CACHES = ("bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+def make_arms(caches, methods):
+    """The arms of both engines, alternating as far as both last."""
+    peers = list(F16_ARMS) + [Arm(f"llama.cpp {cache} fa", "llama.cpp", cache, True) for cache in caches]
+    ours = [Arm(f"kvant {method}", "kvant", method) for method in methods]
+    arms = []
+    for i in range(max(len(ours), len(peers))):
+        arms += peers[i:i + 1] + ours[i:i + 1]
+    return arms
 
 
 def shown(command):

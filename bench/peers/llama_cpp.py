@@ -21,24 +21,12 @@ import time
 
 import machine
 import report
-from engines import LLAMA_ARMS, Arm, Failure, Runner, shown
+from engines import PEER_CACHES, Failure, Runner, make_arms, shown
 from prompts import Prompts
-
-DEPTHS = "231,2238,8192"
-METHODS = "fp16;turboquant_rvq"
 
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
-
-
-def make_arms(methods):
-    """The arms of both engines, alternating as far as both last."""
-    ours = [Arm(f"kvant {method}", "kvant", method) for method in methods]
-    arms = []
-    for i in range(max(len(ours), len(LLAMA_ARMS))):
-        arms += [*LLAMA_ARMS[i:i + 1], *ours[i:i + 1]]
-    return arms
 
 
 def order_of_round(arms, index, rounds):
@@ -52,9 +40,9 @@ def choose_depths(wanted, tokens, limit):
     if max(wanted) > limit:
         raise Failure(f"a depth of {max(wanted)} was asked for and the model's context is {limit} tokens; choose "
                       f"others with --depths")
-    if limit - tokens < min(wanted):
-        raise Failure(f"{tokens} new tokens leave no room for a depth of {min(wanted)} in the model's context of "
-                      f"{limit}; choose fewer with --tokens")
+    if tokens >= limit:
+        raise Failure(f"{tokens} new tokens were asked for and the model's context is {limit} tokens; choose fewer "
+                      f"with --tokens")
     for depth in wanted:
         if depth > limit - tokens:
             say(f"depth {depth} becomes {limit - tokens}: the model's context of {limit} holds the new tokens too")
@@ -104,7 +92,7 @@ def compare(options):
     """Measures, writes, prints; returns the exit status. A run that fails keeps the depths it had finished."""
     began = time.monotonic()
     runner = Runner(options)
-    arms = make_arms([method.strip() for method in options.methods.split(";") if method.strip()])
+    arms = make_arms(options.caches, options.methods)
     depths = choose_depths(options.depths, options.tokens, runner.context_limit())
     result = describe(options, runner, arms, depths)
     samples, done = [], []
@@ -149,6 +137,21 @@ def depth_list(text):
     return [positive(part) for part in text.split(",")]
 
 
+def cache_list(text):
+    names = [] if text == "none" else text.split(",")
+    for name in names:
+        if name not in PEER_CACHES:
+            raise argparse.ArgumentTypeError(f"'{name}' was given; {', '.join(PEER_CACHES)} are allowed, or none")
+    return list(dict.fromkeys(names))
+
+
+def method_list(text):
+    names = list(dict.fromkeys(name.strip() for name in text.split(";") if name.strip()))
+    if not names:
+        raise argparse.ArgumentTypeError("no method was given; 'kvant methods' lists them")
+    return names
+
+
 def parse_arguments():
     text = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "data", "persuasion.txt")
     parser = argparse.ArgumentParser(description="decode speed of llama.cpp and kvant, interleaved in one run")
@@ -157,9 +160,12 @@ def parse_arguments():
     add("--llama-bench", required=True, help="the program llama-bench")
     add("--llama-lib", help="folder of its libraries (default: lib beside the folder of llama-bench)")
     add("--kvant", required=True, help="the program kvant (a release build)")
-    add("--methods", default=METHODS, help="kvant's caches, separated by semicolons (default: %(default)s)")
+    add("--caches", type=cache_list, default="q8_0,q4_0",
+        help="llama.cpp's caches beside f16, separated by commas, or none (default: %(default)s)")
+    add("--methods", type=method_list, default="fp16;turboquant_rvq",
+        help="kvant's caches, separated by semicolons (default: %(default)s)")
     add("--kernel", default="auto", help="kvant's kernels (default: %(default)s)")
-    add("--depths", type=depth_list, default=DEPTHS,
+    add("--depths", type=depth_list, default="231,2238,8192",
         help="tokens cached before the first timed step, separated by commas (default: %(default)s)")
     add("--threads", type=positive, default=2, help="threads of each engine (default: %(default)s)")
     add("--rounds", type=positive, default=3, help="samples of each arm and depth (default: %(default)s)")

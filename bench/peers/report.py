@@ -17,7 +17,7 @@ def summarize(arms, depths, samples):
     for depth in depths:
         speeds = {arm.name: [sample["tok_s"] for sample in samples
                              if sample["depth"] == depth and sample["arm"] == arm.name] for arm in arms}
-        base = max(F16_ARMS, key=lambda name: statistics.median(speeds[name]))
+        base = max((arm.name for arm in F16_ARMS), key=lambda name: statistics.median(speeds[name]))
         for arm in arms:
             own = speeds[arm.name]
             ratios = [a / b for a, b in zip(own, speeds[base])]
@@ -48,7 +48,7 @@ def render(rows):
         "",
         "tok/s: median of decode alone, depth: tokens cached before the first timed step, fa: flash attention.",
         "to f16: median of the ratios within each round to llama.cpp's f16 cache, with or without flash attention,",
-        "whichever was faster at that depth. Flash attention is on for q8_0 and q4_0, whose V needs it.",
+        "whichever was faster at that depth. It is on for every other cache type, since a quantized V needs it.",
     ])
 
 
