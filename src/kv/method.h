@@ -22,6 +22,7 @@
 
 #include "backend/cpu/isa.h"
 #include "kv/block.h"
+#include "kv/read_ahead.h"
 
 namespace kvant {
 
@@ -87,6 +88,9 @@ struct DecodeArgs {
   float* tile;
 };
 
+/// Calls of ReadAhead::Step that a kernel makes for each block (a hint: more or fewer cost only time).
+inline constexpr std::size_t kReadSteps = 8;
+
 /// q.K over a run of blocks.
 struct ScoreArgs {
   const CodecConfig* config;
@@ -97,6 +101,7 @@ struct ScoreArgs {
   std::size_t n_query;
   float* scores;  // [n_query, scores_stride], n_blocks * 64 written in each row
   std::size_t scores_stride;
+  ReadAhead* ahead = nullptr;  // to be stepped kReadSteps times for each block; may be nullptr
 };
 
 /// p.V over a run of blocks. Before block b, row r of the output is multiplied by
@@ -112,6 +117,7 @@ struct AccumulateArgs {
   std::size_t rescale_stride;
   std::size_t n_query;
   float* output;  // [n_query, head_dim]
+  ReadAhead* ahead = nullptr;  // as in ScoreArgs
 };
 
 /// Queries of one KV head into the form that Score reads.
@@ -142,6 +148,8 @@ struct KernelSet {
   /// Exact types only: a key tile [head_dim, 64] of finite floats to a block's key side (what decode
   /// gives, stored back). Numbers beyond the type become its largest.
   void (*store_key_tile)(std::size_t head_dim, const float* tile, std::byte* block) noexcept = nullptr;
+  /// Exact types only: n numbers of the value side's rows (n a multiple of 16) as floats.
+  void (*widen)(const std::byte* numbers, std::size_t n, float* out) noexcept = nullptr;
 };
 
 /// A name that stands for a longer spec; the codec's own name is one where `expansion` says so.

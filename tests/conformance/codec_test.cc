@@ -122,6 +122,9 @@ class CodecTest : public testing::TestWithParam<Case> {
     return 2 * (std::log2(static_cast<double>(head_dim_)) + 4);
   }
 
+  // Are queries and weights rounded to bytes?
+  bool TakesBytes() const { return QueryBytes() < head_dim_ * sizeof(float); }
+
   double Norm(const float* row) const {
     double sum = 0;
     for (std::size_t d = 0; d < head_dim_; ++d) {
@@ -173,6 +176,12 @@ TEST_P(CodecTest, EveryKernelWritesTheSameBytes) {
 // What was decoded encodes to the same bytes. A row with a coordinate far beyond the last level, or with few
 // coordinates, changes its length by being coded and may get other codes once more, and scalar=norm shrinks a
 // row a little at each pass: then the second pass must at least not add an error of its own.
+std::size_t BytesThatDiffer(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) n += a[i] != b[i] ? 1 : 0;
+  return n;
+}
+
 TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
   const bool settles = codec_.storage == StorageKind::kExact ||
                        (GetParam().options.empty() && head_dim_ >= 64);
@@ -186,7 +195,11 @@ TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
       Encode(set, side, rows.data(), kBlockTokens, 0, first.data());
       const std::vector<float> decoded = Decode(set, side, first.data());
       Encode(set, side, decoded.data(), kBlockTokens, 0, second.data());
-      EXPECT_TRUE(!settles || first.copy() == second.copy()) << "sigma " << sigma;
+      // A coordinate that lies on a bound but for rounding may settle at the second step: a few in 64 rows.
+      if (settles) {
+        EXPECT_LE(BytesThatDiffer(first.copy(), second.copy()), codec_.storage == StorageKind::kExact ? 0 : 3)
+            << "sigma " << sigma;
+      }
       EXPECT_LE(SquaredError(rows, Decode(set, side, second.data())),
                 (head_dim_ >= 64 ? 1.5 : 3.0) * SquaredError(rows, decoded))
           << "sigma " << sigma;
@@ -290,7 +303,9 @@ TEST_P(CodecTest, ScoresMatchPlainDotProductsOfTheDecodedRows) {
           }
           const double got = scores.floats()[r * kBlocks * kBlockTokens + t];
           const double roundings = static_cast<double>(head_dim_) + TransformRoundings();
-          ASSERT_NEAR(got, want, roundings * 0x1p-24 * magnitude * 1.01)
+          // Rounded to bytes, each coordinate of the rotated query is off by max|q| / 254 <= |q| / 254 at most.
+          const double bytes = TakesBytes() ? std::sqrt(static_cast<double>(head_dim_)) / 254 : 0;
+          ASSERT_NEAR(got, want, (roundings * 0x1p-24 + bytes) * magnitude * 1.01)
               << IsaName(set.isa) << ", query " << r << ", token " << t;
         }
       }
@@ -343,8 +358,10 @@ TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
         for (std::size_t d = 0; d < head_dim_; ++d) {
           double want = start[r * head_dim_ + d];
           double magnitude = std::abs(want);
+          double bytes = 0;
           for (std::size_t b = 0; b < kBlocks; ++b) {
             want *= static_cast<double>(rescale.floats()[r * kBlocks + b]);
+            double longest = 0;
             for (std::size_t t = 0; t < kBlockTokens; ++t) {
               const double product =
                   static_cast<double>(weights.floats()[(r * kBlocks + b) * kBlockTokens + t]) *
@@ -357,11 +374,16 @@ TEST_P(CodecTest, AccumulateMatchesPlainWeightedSumsOfTheDecodedRows) {
                                : static_cast<double>(
                                      weights.floats()[(r * kBlocks + b) * kBlockTokens + t]) *
                                      Norm(decoded[b].data() + t * head_dim_);
+              longest = std::max(longest, static_cast<double>(
+                                              weights.floats()[(r * kBlocks + b) * kBlockTokens + t]) *
+                                              Norm(decoded[b].data() + t * head_dim_));
             }
+            // Each weight times scalar is off by the largest / 254; levels of rows differ in length by 2 at most.
+            if (TakesBytes()) bytes += 2 * kBlockTokens * longest / 254;
           }
           // At most 130 roundings in the chain, each relative to a partial sum <= magnitude.
           const double roundings = set.finish_output == nullptr ? 130 : 130 + TransformRoundings();
-          ASSERT_NEAR(output.floats()[r * head_dim_ + d], want, roundings * 0x1p-24 * magnitude)
+          ASSERT_NEAR(output.floats()[r * head_dim_ + d], want, roundings * 0x1p-24 * magnitude + bytes)
               << IsaName(set.isa) << ", query " << r << ", dimension " << d;
         }
       }

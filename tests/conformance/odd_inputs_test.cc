@@ -161,9 +161,10 @@ class Held {
   // own row (decoded in float) the same again, spread over channels with sum |q_c lambda_c| <= sqrt(d) |q lambda|.
   // So |score error| <= e = scale u M (d + 20 (1 + sqrt(d)) + 10). Weights are off by expm1(2 e), the output by
   // the range of the values at most, and sums of rotated values by (position + 20) u of the longest row.
-  double Tolerance(std::size_t position) {
+  // `bytes`: decoded token by token, queries and weights rounded to 8 bits.
+  double Tolerance(std::size_t position, bool bytes) {
     constexpr double u = 0x1p-24;
-    double made_of = 0, longest_value = 0;
+    double made_of = 0, coded_score = 0, longest_value = 0;
     double mean[kHeadDim], lambda[kHeadDim], coded[kHeadDim], scaled[kHeadDim];
     for (std::size_t head = 0; head < 2; ++head) {
       for (std::size_t t = 0; t <= position; ++t) {
@@ -177,6 +178,7 @@ class Held {
             coded[d] = (double(key[d]) - mean[d]) / lambda[d];
             plain += std::abs(double(q[d])) * (std::abs(mean[d]) + std::abs(double(key[d])));
           }
+          coded_score = std::max(coded_score, Norm(scaled, kHeadDim) * Norm(coded, kHeadDim));
           made_of = std::max(made_of, plain + Norm(scaled, kHeadDim) * Norm(coded, kHeadDim));
         }
         const float* value = Row(Side::kValue, head, position, t);
@@ -186,7 +188,9 @@ class Held {
     }
     constexpr double kRoundings = 64 + 20 * (1 + 8) + 10;
     const double weights = std::min(2.0, 2 * std::expm1(2 * kRoundings * u * made_of * double(kScale)) + 8 * u);
-    return (weights + double(position + 20) * u) * longest_value;
+    const double floats = (weights + double(position + 20) * u) * longest_value;
+    if (!bytes) return floats;
+    return floats + test::ByteTolerance(double(kScale) * coded_score, longest_value, 1);
   }
 
  private:
@@ -223,7 +227,7 @@ TEST_P(OddInputsTest, AttentionReadsWhatTheCodesSay) {
     Held held(cache, sequence);
     for (const std::size_t position : {0, 63, 64, 192, 256, 299}) {
       const std::vector<double> want = held.Attend(position);
-      const double tolerance = held.Tolerance(position);
+      const double tolerance = held.Tolerance(position, chunk == 1);
       for (std::size_t i = 0; i < kQRow; ++i) {
         ASSERT_NEAR(got[position * kQRow + i], want[i], tolerance)
             << "position " << position << ", element " << i;

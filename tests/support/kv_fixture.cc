@@ -157,4 +157,35 @@ double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::s
   return (2 * weight_error + (static_cast<double>(position) + 8) * u) * max_value;
 }
 
+double ByteTolerance(double score, double value, double peak) {
+  const double root12 = std::sqrt(12.0);
+  const double score_error = 6 / root12 * peak / 127 * score;
+  const double weights = std::min(2.0, 2 * std::expm1(2 * score_error));
+  // The 64 weights of a block share one step, its largest weight / 127; scalars of a block's rows may differ by
+  // half. Blocks' largest weights sum to 1 at most.
+  const double sums = 6 / root12 / 127 * std::sqrt(64.0) * 1.5 * peak;
+  return (weights + sums) * value;
+}
+
+double ByteTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
+  const CacheGeometry& g = sequence.geometry();
+  const auto longest = [&](const float* row, std::size_t n, double& length) {
+    for (std::size_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (std::size_t d = 0; d < g.head_dim; ++d) {
+        sum += static_cast<double>(row[i * g.head_dim + d]) * static_cast<double>(row[i * g.head_dim + d]);
+      }
+      length = std::max(length, std::sqrt(sum));
+    }
+  };
+  double query = 0, key = 0, value = 0;
+  longest(sequence.queries(layer, position), g.n_kv_head * g.heads_per_kv, query);
+  for (std::size_t t = 0; t <= position; ++t) {
+    longest(sequence.keys(layer, t), g.n_kv_head, key);
+    longest(sequence.values(layer, t), g.n_kv_head, value);
+  }
+  return ByteTolerance(2 * query * key * static_cast<double>(SoftmaxScale(g)), value,
+                       std::min(1.0, 4 / std::sqrt(static_cast<double>(g.head_dim))));
+}
+
 }  // namespace kvant::test

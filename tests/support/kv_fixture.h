@@ -65,4 +65,12 @@ std::vector<double> ExpectedOutput(const Method& method, const RandomSequence& s
 /// output adds (position + 8) u of rounding: times the largest |v|.
 double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
 
+/// What attention in bytes (kv/families/scalar_lut) may add to that: queries and weights are rounded to 8 bits, which
+/// makes independent errors of step / sqrt(12); six standard deviations of their sums are allowed. `score` is the
+/// largest scale |q| |k| of rows as they are coded, `value` the longest row of values, `peak` the largest
+/// coordinate of a rotated row over its length (1 at most; 4 / sqrt(head_dim) for random rows).
+double ByteTolerance(double score, double value, double peak);
+/// The same for random rows, whose transforms may double |q| |k|.
+double ByteTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
+
 }  // namespace kvant::test

@@ -7,7 +7,7 @@
 //   scalar   the baseline of the compiler's target
 //   neon     AArch64: Advanced SIMD with dot products (FEAT_DotProd)
 //   avx2     AVX2, FMA, F16C
-//   avx512   AVX-512 F, BW, DQ, VL on top of avx2
+//   avx512   AVX-512 F, BW, DQ, VL and VNNI on top of avx2
 #pragma once
 
 #include <cstdint>

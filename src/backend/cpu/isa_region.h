@@ -14,7 +14,7 @@
   _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c\"))), apply_to=function)")
 // A _Pragma takes one string literal, so this line cannot be broken.
 #define KVANT_TARGET_BEGIN_AVX512 \
-  _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl\"))), apply_to=function)")
+  _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni\"))), apply_to=function)")
 #define KVANT_TARGET_BEGIN_NEON \
   _Pragma("clang attribute push(__attribute__((target(\"dotprod\"))), apply_to=function)")
 #define KVANT_TARGET_END _Pragma("clang attribute pop")
@@ -27,7 +27,7 @@
   _Pragma("GCC push_options") _Pragma("GCC diagnostic push")  \
   _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
   _Pragma("GCC diagnostic ignored \"-Wuninitialized\"")       \
-  _Pragma("GCC target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl\")")
+  _Pragma("GCC target(\"avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni\")")
 // With the whole architecture that dot products came with: g++ inlines an intrinsic only into functions that
 // have all features of its own target.
 #define KVANT_TARGET_BEGIN_NEON \

@@ -9,9 +9,10 @@
 // Below -126 the result is 0 (no subnormals: a softmax weight of 1e-38 is nothing); above 127 it is
 // held at 2^127.
 
-inline Vec Exp2(Vec x) {
-  const Vec kLow = Set1(-126.0f);
-  const Vec clamped = SelectLess(x, Set1(127.0f), Max(x, kLow), Set1(127.0f));
+inline constexpr float kExp2Low = -126.0f;
+
+// 2^x where `clamped` is x held to -126 to 127.
+inline Vec Exp2Clamped(Vec x, Vec clamped) {
   const Vec kMagic = Set1(12582912.0f);
   const Vec shifted = Add(clamped, kMagic);
   const Vec f = Sub(clamped, Sub(shifted, kMagic));
@@ -23,5 +24,11 @@ inline Vec Exp2(Vec x) {
   p = Fma(p, f, Set1(2.4022650696e-1f));
   p = Fma(p, f, Set1(6.9314718056e-1f));
   p = Fma(p, f, Set1(1.0f));
-  return SelectLess(x, kLow, Set1(0.0f), ScaleByPow2(p, shifted));
+  return SelectLess(x, Set1(kExp2Low), Set1(0.0f), ScaleByPow2(p, shifted));
 }
+
+inline Vec Exp2(Vec x) {
+  return Exp2Clamped(x, SelectLess(x, Set1(127.0f), Max(x, Set1(kExp2Low)), Set1(127.0f)));
+}
+// The same for x <= 0, as in a softmax.
+inline Vec Exp2NonPositive(Vec x) { return Exp2Clamped(x, Max(x, Set1(kExp2Low))); }

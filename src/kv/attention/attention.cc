@@ -28,8 +28,10 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
   std::size_t query_bytes = 0;
   for (std::size_t i = 0; i < geometry_.n_layer; ++i) {
     const SideMethod& key = method.layer(i).key;
-    KernelSetOf(*key.codec, isa);
-    KernelSetOf(*method.layer(i).value.codec, isa);
+    layers_.push_back({.key = &KernelSetOf(*key.codec, isa),
+                       .value = &KernelSetOf(*method.layer(i).value.codec, isa),
+                       .exact_key = &KernelSetOf(*method.layer(i).exact_key.codec, isa),
+                       .exact_value = &KernelSetOf(*method.layer(i).exact_value.codec, isa)});
     if (key.codec->query_bytes != nullptr) {
       query_bytes = std::max(query_bytes, key.codec->query_bytes(head_dim, *key.config));
     }
@@ -52,7 +54,7 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
     worker.prepared = Buffer<std::byte>(heads * query_bytes, kTag);
     if (method.spec().key_transform.active()) {
       worker.transformed = Buffer<float>(heads * head_dim, kTag);
-      worker.bias = Buffer<float>(heads * kRunBlocks, kTag);
+      worker.bias = Buffer<float>(heads * KeyTransform::kMaxBiasBlocks, kTag);
     }
     workers_.push_back(std::move(worker));
   }
@@ -72,7 +74,7 @@ void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
   const auto attend = [&](std::size_t item, std::size_t thread) {
     // Late tiles see the longest history: they go first, so that no thread ends alone with one.
     const std::size_t tile = last_tile - item / geometry_.n_kv_head;
-    const Head head(args, item % geometry_.n_kv_head);
+    const Head head(args, item % geometry_.n_kv_head, layers_[args.layer]);
     const std::size_t begin = std::max(tile * kBlockTokens, args.first_position);
     const std::size_t end =
         std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);

@@ -33,8 +33,9 @@
 
 namespace kvant {
 
-/// Blocks that one call of a codec's kernel handles at most.
-inline constexpr std::size_t kRunBlocks = 16;
+/// Blocks that one call of a codec's kernel handles at most. The next run is brought into the cache while one is
+/// computed, so two of them should fit the inner caches.
+inline constexpr std::size_t kRunBlocks = 4;
 
 /// Upper bound on the number of splits; scratch is bounded by it, not by the context.
 inline constexpr std::size_t kMaxSplits = 16;
@@ -79,17 +80,37 @@ class Attention {
     Buffer<float> value_tile;  // [64, head_dim]
     Buffer<std::byte> prepared;
     Buffer<float> transformed;  // [heads_per_kv, head_dim] queries for packed keys
-    Buffer<float> bias;         // [heads_per_kv, kRunBlocks]
+    Buffer<float> bias;         // [heads_per_kv, KeyTransform::kMaxBiasBlocks]
   };
   struct Head;  // the KV head at hand: its tables, methods and arguments
+  /// Kernels of one layer's codecs.
+  struct LayerKernels {
+    const KernelSet* key;
+    const KernelSet* value;
+    const KernelSet* exact_key;
+    const KernelSet* exact_value;
+    const KernelSet& side(Side which, bool packed) const {
+      if (which == Side::kKey) return packed ? *key : *exact_key;
+      return packed ? *value : *exact_value;
+    }
+  };
+  /// Blocks [begin, end) of one form; those up to next_end are read next.
+  struct Run {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::size_t next_end = 0;
+    bool packed = false;
+    const float* bias = nullptr;  // [heads_per_kv, bias_stride] of the run's blocks; nullptr: none
+    std::size_t bias_stride = 0;
+  };
 
   void Decode(const AttendArgs& args, ThreadPool& threads);
   void DecodeSplit(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
                    const MergeArgs& result);
   void DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
                     const MergeArgs& result);
-  void DecodeRun(const Head& head, std::size_t begin, std::size_t n_blocks, bool packed,
-                 Worker& worker, const MergeArgs& result);
+  void DecodeRun(const Head& head, const Run& run, Worker& worker, const MergeArgs& result);
+  std::byte* RebuiltKeys(const Head& head, std::size_t block);
   void RebuildKeys(const AttendArgs& args, ThreadPool& threads);
   void DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result);
   void MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits);
@@ -109,6 +130,7 @@ class Attention {
   CacheGeometry geometry_;
   Isa isa_;
   const AttentionKernels* kernels_;
+  std::vector<LayerKernels> layers_;
   std::vector<Worker> workers_;
   // Partial results of the decode path, by (KV head, split).
   Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]

@@ -10,13 +10,15 @@ namespace kvant {
 
 struct Attention::Head {
   const AttendArgs* args;
+  const LayerKernels* kernels;
   const LayerMethod* method;
   const HeadTable* table;
   std::size_t kv_head;
   std::size_t last_position;  // of the last query token
 
-  Head(const AttendArgs& a, std::size_t head)
+  Head(const AttendArgs& a, std::size_t head, const LayerKernels& layer_kernels)
       : args(&a),
+        kernels(&layer_kernels),
         method(&a.cache->method().layer(a.layer)),
         table(&a.cache->head(a.layer, head)),
         kv_head(head),

@@ -31,6 +31,7 @@ const AttentionKernels& AttentionKernelsOf(Isa isa) {
 #endif
   static_cast<void>(isa);
   static const AttentionKernels kKernels = {.softmax = &attention_scalar::Softmax,
+                                            .attend_rows = &attention_scalar::AttendRows,
                                             .merge = &attention_scalar::Merge,
                                             .normalize = &attention_scalar::Normalize,
                                             .gemm_tile = GemmTileOf(Isa::kScalar)};

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/gemm_tile.h"
 #include "backend/cpu/isa.h"
+#include "kv/read_ahead.h"
 
 namespace kvant {
 
@@ -25,7 +26,9 @@ struct SoftmaxArgs {
   float* sum;      // [n_rows] running sum of weights; 0 at the start
   float* rescale;  // [n_rows, rescale_stride]
   std::size_t rescale_stride;
-  const float* bias = nullptr;  // [n_rows, n_blocks] added to the scores of a block; nullptr: none
+  const float* bias = nullptr;  // [n_rows, bias_stride] one number for each block, added to its scores
+  std::size_t bias_stride = 0;
+  ReadAhead* ahead = nullptr;  // stepped once for each row and block; may be nullptr
 };
 
 /// Adds one split's result to the total: both are scaled to the larger maximum. Rows whose part saw no
@@ -41,8 +44,22 @@ struct MergeArgs {
   std::size_t head_dim;
 };
 
+/// Attention of each query row over a few rows of floats, added to a running state: scores, softmax, sums.
+struct AttendRowsArgs {
+  const float* query;  // [n_query, head_dim]
+  std::size_t n_query;
+  std::size_t head_dim;
+  const float* keys;    // [n_rows, head_dim]
+  const float* values;  // [n_rows, head_dim]
+  std::size_t n_rows;   // at most 64
+  float* max;           // [n_query]
+  float* sum;           // [n_query]
+  float* output;        // [n_query, head_dim]
+};
+
 struct AttentionKernels {
   void (*softmax)(const SoftmaxArgs& args) noexcept;
+  void (*attend_rows)(const AttendRowsArgs& args) noexcept;
   void (*merge)(const MergeArgs& args) noexcept;
   /// output[r] /= sum[r]
   void (*normalize)(float* output, const float* sum, std::size_t n_rows,

@@ -41,6 +41,7 @@ namespace kvant {
 
 const AttentionKernels& attention_avx2::Kernels() {
   static const AttentionKernels kKernels = {.softmax = &attention_avx2::Softmax,
+                                            .attend_rows = &attention_avx2::AttendRows,
                                             .merge = &attention_avx2::Merge,
                                             .normalize = &attention_avx2::Normalize,
                                             .gemm_tile = GemmTileOf(Isa::kAvx2)};
@@ -49,6 +50,7 @@ const AttentionKernels& attention_avx2::Kernels() {
 
 const AttentionKernels& attention_avx512::Kernels() {
   static const AttentionKernels kKernels = {.softmax = &attention_avx512::Softmax,
+                                            .attend_rows = &attention_avx512::AttendRows,
                                             .merge = &attention_avx512::Merge,
                                             .normalize = &attention_avx512::Normalize,
                                             .gemm_tile = GemmTileOf(Isa::kAvx512)};

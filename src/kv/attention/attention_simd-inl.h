@@ -12,19 +12,17 @@ inline float Exp2Scalar(float x) {
 inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* sum, float* rescale) {
   Vec s[4];
   for (int i = 0; i < 4; ++i) s[i] = Load(scores + i * 16);
-  if (bias != nullptr) {
-    for (int i = 0; i < 4; ++i) s[i] = Add(s[i], Set1(*bias));
-  }
-  const float block_max = ReduceMax(Max(Max(s[0], s[1]), Max(s[2], s[3])));
+  const float offset = bias == nullptr ? 0.0f : *bias;
+  const float block_max = ReduceMax(Max(Max(s[0], s[1]), Max(s[2], s[3]))) + offset;
   const float new_max = block_max > *max ? block_max : *max;
   if (new_max == -INFINITY) {
     for (int i = 0; i < 4; ++i) Store(scores + i * 16, Set1(0.0f));
     *rescale = 1.0f;
     return;
   }
-  const Vec shift = Set1(new_max);
+  const Vec shift = Set1(new_max - offset);
   for (int i = 0; i < 4; ++i) {
-    s[i] = Exp2(Sub(s[i], shift));
+    s[i] = Exp2NonPositive(Sub(s[i], shift));
     Store(scores + i * 16, s[i]);
   }
   const float factor = new_max == *max ? 1.0f : Exp2Scalar(*max - new_max);
@@ -36,9 +34,35 @@ inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* su
 inline void Softmax(const SoftmaxArgs& a) noexcept {
   for (std::size_t r = 0; r < a.n_rows; ++r) {
     for (std::size_t b = 0; b < a.n_blocks; ++b) {
+      if (a.ahead != nullptr) a.ahead->Step();
       SoftmaxBlock(a.scores + r * a.stride + b * 64,
-                   a.bias == nullptr ? nullptr : a.bias + r * a.n_blocks + b, a.max + r, a.sum + r,
+                   a.bias == nullptr ? nullptr : a.bias + r * a.bias_stride + b, a.max + r, a.sum + r,
                    a.rescale + r * a.rescale_stride + b);
+    }
+  }
+}
+
+inline void AttendRows(const AttendRowsArgs& a) noexcept {
+  for (std::size_t q = 0; q < a.n_query; ++q) {
+    const float* query = a.query + q * a.head_dim;
+    float scores[64];
+    for (float& score : scores) score = -INFINITY;
+    for (std::size_t row = 0; row < a.n_rows; ++row) {
+      Vec acc = Set1(0.0f);
+      for (std::size_t i = 0; i < a.head_dim; i += 16) {
+        acc = Fma(Load(query + i), Load(a.keys + row * a.head_dim + i), acc);
+      }
+      scores[row] = ReduceAdd(acc);
+    }
+    float rescale;
+    SoftmaxBlock(scores, nullptr, a.max + q, a.sum + q, &rescale);
+    for (std::size_t i = 0; i < a.head_dim; i += 16) {
+      float* out = a.output + q * a.head_dim + i;
+      Vec acc = Mul(Load(out), Set1(rescale));
+      for (std::size_t row = 0; row < a.n_rows; ++row) {
+        acc = Fma(Load(a.values + row * a.head_dim + i), Set1(scores[row]), acc);
+      }
+      Store(out, acc);
     }
   }
 }

@@ -41,7 +41,7 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
     const std::size_t split = item / geometry_.n_kv_head;
     const std::size_t kv_head = item % geometry_.n_kv_head;
     const std::size_t begin = split * per_split;
-    DecodeSplit(Head(args, kv_head), begin, std::min(begin + per_split, n_blocks),
+    DecodeSplit(Head(args, kv_head, layers_[args.layer]), begin, std::min(begin + per_split, n_blocks),
                 workers_[thread], SplitResult(kv_head, split));
   };
   threads.ParallelFor(n_splits * geometry_.n_kv_head, attend);
@@ -50,7 +50,7 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   }
 }
 
-// Queries for the packed keys of a run of blocks that share one version of the key transform.
+// Queries for packed keys that share one version of the key transform, after worker.query.
 void Attention::PrepareQuery(const Head& head, std::size_t block, Worker& worker) const {
   const float* query = worker.query.data();
   if (head.transform() != nullptr) {
@@ -60,12 +60,11 @@ void Attention::PrepareQuery(const Head& head, std::size_t block, Worker& worker
   }
   const SideMethod& key = head.method->key;
   if (key.codec->query_bytes == nullptr || head.method->dequantize) return;
-  KernelSetOf(*key.codec, isa_)
-      .prepare_query({.config = key.config.get(),
-                      .head_dim = geometry_.head_dim,
-                      .query = query,
-                      .n_query = geometry_.heads_per_kv,
-                      .prepared = worker.prepared.data()});
+  head.kernels->key->prepare_query({.config = key.config.get(),
+                                    .head_dim = geometry_.head_dim,
+                                    .query = query,
+                                    .n_query = geometry_.heads_per_kv,
+                                    .prepared = worker.prepared.data()});
 }
 
 // Packed blocks are a prefix, so a split reads packed blocks, then the sinks that stand for masked
@@ -78,31 +77,43 @@ void Attention::DecodeSplit(const Head& head, std::size_t begin, std::size_t end
   if (n_packed > begin) {
     DecodePacked(head, begin, n_packed, worker, result);
     const SideMethod& value = head.method->value;
-    const auto finish = KernelSetOf(*value.codec, isa_).finish_output;
+    const auto finish = head.kernels->value->finish_output;
     for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
       finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
     if (begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
   }
   for (std::size_t b = n_packed; b < end; b += kRunBlocks) {
-    DecodeRun(head, b, std::min(kRunBlocks, end - b), false, worker, result);
+    DecodeRun(head, {.begin = b, .end = std::min(b + kRunBlocks, end), .next_end = end}, worker, result);
   }
 }
 
-// Runs end where the version of the key transform does.
+// Stretches of blocks share one version of the key transform and one computation of the biases; runs are parts of
+// them.
 void Attention::DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
                              const MergeArgs& result) {
-  const KeyTransform* transform = head.transform();
-  for (std::size_t b = begin; b < end;) {
-    std::size_t run_end = std::min(end, b + kRunBlocks);
+  const KeyTransform* transform = head.method->dequantize ? nullptr : head.transform();
+  std::size_t stretch_end = begin;
+  for (std::size_t stretch = begin; stretch < end; stretch = stretch_end) {
+    stretch_end = std::min(end, stretch + KeyTransform::kMaxBiasBlocks);
     if (transform != nullptr) {
-      while (transform->VersionOf(run_end - 1) != transform->VersionOf(b)) --run_end;
+      while (transform->VersionOf(stretch_end - 1) != transform->VersionOf(stretch)) --stretch_end;
     }
-    const bool same_version =
-        b != begin && (transform == nullptr || transform->VersionOf(b) == transform->VersionOf(b - 1));
-    if (!same_version) PrepareQuery(head, b, worker);
-    DecodeRun(head, b, run_end - b, true, worker, result);
-    b = run_end;
+    if (stretch == begin || (transform != nullptr &&
+                             transform->VersionOf(stretch) != transform->VersionOf(stretch - 1))) {
+      PrepareQuery(head, stretch, worker);
+    }
+    Run run = {.packed = true, .bias_stride = stretch_end - stretch};
+    if (transform != nullptr) {
+      transform->BlockBias(head.version(stretch), worker.query.data(), geometry_.heads_per_kv, stretch,
+                           run.bias_stride, worker.bias.data());
+    }
+    for (run.begin = stretch; run.begin < stretch_end; run.begin = run.end) {
+      run.end = std::min(run.begin + kRunBlocks, stretch_end);
+      run.next_end = end;
+      if (transform != nullptr) run.bias = worker.bias.data() + (run.begin - stretch);
+      DecodeRun(head, run, worker, result);
+    }
   }
 }
 
@@ -119,38 +130,41 @@ void Attention::RebuildKeys(const AttendArgs& args, ThreadPool& threads) {
   const auto rebuild = [&](std::size_t item, std::size_t thread) {
     const std::size_t kv_head = item / n_packed;
     const std::size_t block = item % n_packed;
-    const Head head(args, kv_head);
+    const Head head(args, kv_head, layers_[args.layer]);
     float* tile = workers_[thread].key_tile.data();
     DecodeSide(head, Side::kKey, block, true, tile);
-    KernelSetOf(*method.exact_key.codec, isa_)
-        .store_key_tile(geometry_.head_dim, tile,
-                        rebuilt_.data() + (kv_head * n_rebuilt_ + block) * bytes);
+    head.kernels->exact_key->store_key_tile(geometry_.head_dim, tile, RebuiltKeys(head, block));
   };
   threads.ParallelFor(geometry_.n_kv_head * n_packed, rebuild);
 }
 
-void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blocks, bool packed,
-                          Worker& worker, const MergeArgs& result) {
+std::byte* Attention::RebuiltKeys(const Head& head, std::size_t block) {
+  const std::uint64_t bytes = head.method->exact_key.geometry.bytes;
+  return rebuilt_.data() + (head.kv_head * n_rebuilt_ + block) * bytes;
+}
+
+void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, const MergeArgs& result) {
   const std::size_t rows = geometry_.heads_per_kv;
+  const std::size_t n_blocks = run.end - run.begin;
   const std::size_t stride = n_blocks * kBlockTokens;
-  std::array<const std::byte*, kRunBlocks> keys, values;
-  const bool rebuilt = packed && head.method->dequantize;
-  const std::uint64_t rebuilt_bytes = head.method->exact_key.geometry.bytes;
+  const bool rebuilt = run.packed && head.method->dequantize;
+  const bool from_codes = run.packed && !rebuilt;
+  std::array<const std::byte*, kRunBlocks> keys, values, next;
   for (std::size_t i = 0; i < n_blocks; ++i) {
-    keys[i] = rebuilt ? rebuilt_.data() + (head.kv_head * n_rebuilt_ + begin + i) * rebuilt_bytes
-                      : head.data(begin + i, Side::kKey, packed);
-    values[i] = head.data(begin + i, Side::kValue, packed);
+    keys[i] = rebuilt ? RebuiltKeys(head, run.begin + i) : head.data(run.begin + i, Side::kKey, run.packed);
+    values[i] = head.data(run.begin + i, Side::kValue, run.packed);
   }
-  const bool transformed = packed && !rebuilt && head.transform() != nullptr;
-  if (transformed) {
-    head.transform()->BlockBias(head.version(begin), worker.query.data(), rows, begin, n_blocks,
-                                worker.bias.data());
-  }
-  const SideMethod& key = head.side(Side::kKey, packed && !rebuilt);
+  const std::size_t n_next = rebuilt ? 0 : std::min(kRunBlocks, run.next_end - run.end);
+  for (std::size_t i = 0; i < n_next; ++i) next[i] = head.data(run.end + i, Side::kKey, run.packed);
+  const std::uint64_t block_bytes = run.packed ? head.method->packed_block_bytes() : head.method->exact_block_bytes();
+  ReadAhead ahead(next.data(), n_next, block_bytes, n_blocks * (2 * kReadSteps + rows));
+
+  const SideMethod& key = head.side(Side::kKey, from_codes);
+  const bool transformed = from_codes && head.transform() != nullptr;
   const float* query = transformed ? worker.transformed.data() : worker.query.data();
-  const bool prepared = packed && !rebuilt && key.codec->query_bytes != nullptr;
+  const bool prepared = from_codes && key.codec->query_bytes != nullptr;
   float* scores = worker.scores.data();
-  KernelSetOf(*key.codec, isa_)
+  head.kernels->side(Side::kKey, from_codes)
       .score({.config = key.config.get(),
               .head_dim = geometry_.head_dim,
               .blocks = keys.data(),
@@ -158,11 +172,12 @@ void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blo
               .query = prepared ? worker.prepared.data() : reinterpret_cast<const std::byte*>(query),
               .n_query = rows,
               .scores = scores,
-              .scores_stride = stride});
+              .scores_stride = stride,
+              .ahead = &ahead});
   // Tokens after the query (the rest of the open block), and sinks, which are read from exact rows.
   const std::size_t n_visible =
-      std::min(head.last_position + 1 - begin * kBlockTokens, n_blocks * kBlockTokens);
-  const std::size_t n_hidden = packed && begin == 0 && head.has_sinks() ? head.method->sink : 0;
+      std::min(head.last_position + 1 - run.begin * kBlockTokens, n_blocks * kBlockTokens);
+  const std::size_t n_hidden = run.packed && run.begin == 0 && head.has_sinks() ? head.method->sink : 0;
   for (std::size_t r = 0; r < rows; ++r) {
     std::fill(scores + r * stride + n_visible, scores + (r + 1) * stride, -INFINITY);
     std::fill_n(scores + r * stride, n_hidden, -INFINITY);
@@ -175,10 +190,11 @@ void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blo
                      .sum = result.sum,
                      .rescale = worker.rescale.data(),
                      .rescale_stride = n_blocks,
-                     .bias = transformed ? worker.bias.data() : nullptr});
-  const SideMethod& value = head.side(Side::kValue, packed);
-  KernelSetOf(*value.codec, isa_)
-      .accumulate({.config = value.config.get(),
+                     .bias = run.bias,
+                     .bias_stride = run.bias_stride,
+                     .ahead = &ahead});
+  head.kernels->side(Side::kValue, run.packed)
+      .accumulate({.config = head.side(Side::kValue, run.packed).config.get(),
                    .head_dim = geometry_.head_dim,
                    .blocks = values.data(),
                    .n_blocks = n_blocks,
@@ -187,50 +203,27 @@ void Attention::DecodeRun(const Head& head, std::size_t begin, std::size_t n_blo
                    .rescale = worker.rescale.data(),
                    .rescale_stride = n_blocks,
                    .n_query = rows,
-                   .output = result.output});
+                   .output = result.output,
+                   .ahead = &ahead});
 }
 
 void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result) {
-  const std::size_t rows = geometry_.heads_per_kv;
-  const std::size_t head_dim = geometry_.head_dim;
-  std::fill_n(worker.key_tile.data(), worker.key_tile.size(), 0.0f);
-  std::fill_n(worker.value_tile.data(), worker.value_tile.size(), 0.0f);
-  ExpandSinks(head, worker.key_tile.data(), worker.value_tile.data());
-  float* scores = worker.scores.data();
-  kernels_->gemm_tile({.a = worker.query.data(),
-                       .a_stride = head_dim,
-                       .b = worker.key_tile.data(),
-                       .b_stride = kBlockTokens,
-                       .c = scores,
-                       .c_stride = kBlockTokens,
-                       .n_rows = rows,
-                       .k = head_dim,
-                       .n = kBlockTokens,
-                       .c_scale = nullptr,
-                       .c_scale_stride = 0});
-  for (std::size_t r = 0; r < rows; ++r) {
-    float* row = scores + r * kBlockTokens;
-    std::fill(row + head.method->sink, row + kBlockTokens, -INFINITY);
-  }
-  kernels_->softmax({.scores = scores,
-                     .stride = kBlockTokens,
-                     .n_rows = rows,
-                     .n_blocks = 1,
-                     .max = result.max,
-                     .sum = result.sum,
-                     .rescale = worker.rescale.data(),
-                     .rescale_stride = 1});
-  kernels_->gemm_tile({.a = scores,
-                       .a_stride = kBlockTokens,
-                       .b = worker.value_tile.data(),
-                       .b_stride = head_dim,
-                       .c = result.output,
-                       .c_stride = head_dim,
-                       .n_rows = rows,
-                       .k = kBlockTokens,
-                       .n = head_dim,
-                       .c_scale = worker.rescale.data(),
-                       .c_scale_stride = 1});
+  const std::size_t n = head.method->sink * geometry_.head_dim;
+  float* rows = worker.key_tile.data();  // keys, then values: at most the 64 rows of a tile each
+  float* values = worker.value_tile.data();
+  const std::byte* numbers = head.table->sink_rows.data();
+  const std::uint64_t key_bytes = head.method->sink * head.method->exact_key.geometry.bytes_per_token;
+  head.kernels->exact_key->widen(numbers, n, rows);
+  head.kernels->exact_value->widen(numbers + key_bytes, n, values);
+  kernels_->attend_rows({.query = worker.query.data(),
+                         .n_query = geometry_.heads_per_kv,
+                         .head_dim = geometry_.head_dim,
+                         .keys = rows,
+                         .values = values,
+                         .n_rows = head.method->sink,
+                         .max = result.max,
+                         .sum = result.sum,
+                         .output = result.output});
 }
 
 void Attention::MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits) {

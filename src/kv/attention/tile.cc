@@ -48,7 +48,7 @@ void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, W
 void Attention::DecodeSide(const Head& head, Side side, std::size_t block, bool packed,
                            float* tile) const {
   const SideMethod& method = head.side(side, packed);
-  KernelSetOf(*method.codec, isa_)
+  head.kernels->side(side, packed)
       .decode(side, {.config = method.config.get(),
                      .head_dim = geometry_.head_dim,
                      .block = head.data(block, side, packed),

@@ -16,6 +16,7 @@ void BlockRef::Release() noexcept {
   if (node_ == nullptr) return;
   if (--node_->n_refs == 0) node_->pool->Free(node_);
   node_ = nullptr;
+  data_ = nullptr;
 }
 
 // A pool that dies before its blocks would leave them dangling; the owner (the engine) outlives them.

@@ -30,27 +30,30 @@ class BlockRef {
  public:
   BlockRef() = default;
   ~BlockRef() { Release(); }
-  BlockRef(const BlockRef& other) : node_(other.node_) {
+  BlockRef(const BlockRef& other) : node_(other.node_), data_(other.data_) {
     if (node_ != nullptr) ++node_->n_refs;
   }
-  BlockRef(BlockRef&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  BlockRef(BlockRef&& other) noexcept
+      : node_(std::exchange(other.node_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}
   BlockRef& operator=(BlockRef other) noexcept {
     std::swap(node_, other.node_);
+    std::swap(data_, other.data_);
     return *this;
   }
 
   explicit operator bool() const { return node_ != nullptr; }
-  std::byte* data() const { return node_->data; }
+  std::byte* data() const { return data_; }
   std::uint64_t bytes() const { return node_ == nullptr ? 0 : node_->bytes; }
   /// Does someone else (a fork, a snapshot) hold this block too? Then it must not be written.
   bool shared() const { return node_ != nullptr && node_->n_refs > 1; }
 
  private:
   friend class BlockPool;
-  explicit BlockRef(internal::BlockNode* node) : node_(node) {}
+  explicit BlockRef(internal::BlockNode* node) : node_(node), data_(node->data) {}
   void Release() noexcept;
 
   internal::BlockNode* node_ = nullptr;
+  std::byte* data_ = nullptr;  // node_->data: attention walks thousands of blocks and should not read nodes too
 };
 
 class BlockPool {

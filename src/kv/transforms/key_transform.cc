@@ -15,7 +15,6 @@ namespace {
 constexpr double kFloor = 1e-3;
 // The rms of a row that codecs can still keep: a little below the largest half, 65504.
 constexpr double kLongestRow = 65500;
-constexpr std::size_t kMaxBiasBlocks = 16;
 constexpr std::size_t kMaxHeadDim = 1024;
 
 // No channel counts for less than a thousandth of the largest: a dead one must not get all the weight.

@@ -113,7 +113,9 @@ class KeyTransform {
 
   /// q' = q * lambda: [n, head_dim] each.
   void TransformQueries(const float* version, const float* query, std::size_t n, float* out) const;
-  /// q . mean_b for blocks [first, first + n_blocks), n_blocks at most 16: bias [n, n_blocks].
+  /// q . mean_b for blocks [first, first + n_blocks), n_blocks at most kMaxBiasBlocks: bias [n, n_blocks]. Many
+  /// blocks at once are cheaper.
+  static constexpr std::size_t kMaxBiasBlocks = 64;
   void BlockBias(const float* version, const float* query, std::size_t n, std::size_t first,
                  std::size_t n_blocks, float* bias) const;
 

@@ -281,7 +281,7 @@ TEST_P(KeyTransformTest, BiasOfRunsOfBlocks) {
     }
   }
   std::vector<float> bias(17);
-  EXPECT_THROW(transform_.BlockBias(version.data(), data.queries.data(), 1, 0, 17, bias.data()), Error);
+  EXPECT_THROW(transform_.BlockBias(version.data(), data.queries.data(), 1, 0, KeyTransform::kMaxBiasBlocks + 1, bias.data()), Error);
 }
 
 // The transform of a finite key is one that a half scalar can say: shortened where it is longer, or untouched.

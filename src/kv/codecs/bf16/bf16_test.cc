@@ -39,7 +39,7 @@ TEST(Bf16Codec, EveryFiniteNumberIsKeptBitForBit) {
                                .block = reinterpret_cast<std::byte*>(block.data())};
       ASSERT_EQ(set.encode(Side::kKey, args), kBlockTokens);
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        const std::size_t at = plain16::KeyOffset(i / kHeadDim, i % kHeadDim, kHeadDim);
+        const std::size_t at = plain16::KeyOffset(i / kHeadDim, i % kHeadDim);
         ASSERT_EQ(block[at], finite[(first + i) % finite.size()]) << IsaName(set.isa);
       }
       ASSERT_EQ(set.encode(Side::kValue, args), kBlockTokens);
@@ -56,7 +56,7 @@ TEST(Bf16Codec, TheKeyOrderIsABijection) {
     std::vector<bool> used(kBlockTokens * head_dim, false);
     for (std::size_t token = 0; token < kBlockTokens; ++token) {
       for (std::size_t dim = 0; dim < head_dim; ++dim) {
-        const std::size_t at = plain16::KeyOffset(token, dim, head_dim);
+        const std::size_t at = plain16::KeyOffset(token, dim);
         ASSERT_LT(at, used.size());
         ASSERT_FALSE(used[at]);
         used[at] = true;

@@ -30,7 +30,8 @@ std::span<const KernelSet> Kernels() {
        .decode = &scalar::Decode,
        .score = &scalar::Score,
        .accumulate = &scalar::Accumulate,
-       .store_key_tile = &scalar::StoreKeyTile},
+       .store_key_tile = &scalar::StoreKeyTile,
+       .widen = &scalar::Widen},
 #if defined(__x86_64__)
       avx2::Kernels(),
       avx512::Kernels(),

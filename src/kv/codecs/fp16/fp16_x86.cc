@@ -45,7 +45,8 @@ const KernelSet& avx2::Kernels() {
                                  .decode = &avx2::Decode,
                                  .score = &avx2::Score,
                                  .accumulate = &avx2::Accumulate,
-                                 .store_key_tile = &avx2::StoreKeyTile};
+                                 .store_key_tile = &avx2::StoreKeyTile,
+                                 .widen = &avx2::Widen};
   return kSet;
 }
 
@@ -56,7 +57,8 @@ const KernelSet& avx512::Kernels() {
                                  .decode = &avx512::Decode,
                                  .score = &avx512::Score,
                                  .accumulate = &avx512::Accumulate,
-                                 .store_key_tile = &avx512::StoreKeyTile};
+                                 .store_key_tile = &avx512::StoreKeyTile,
+                                 .widen = &avx512::Widen};
   return kSet;
 }
 

@@ -17,7 +17,7 @@ void Reorder(Side side, std::size_t head_dim, bool to_canonical, const std::byte
   }
   for (std::size_t token = 0; token < kBlockTokens; ++token) {
     for (std::size_t dim = 0; dim < head_dim; ++dim) {
-      const std::size_t kernel = KeyOffset(token, dim, head_dim);
+      const std::size_t kernel = KeyOffset(token, dim);
       const std::size_t canonical = token * head_dim + dim;
       std::memcpy(to + kBytes * (to_canonical ? canonical : kernel),
                   from + kBytes * (to_canonical ? kernel : canonical), kBytes);

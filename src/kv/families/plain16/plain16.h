@@ -5,13 +5,12 @@
 //
 // Bytes of one side of a block, d = head_dim (a multiple of 16), 64 tokens, 2 bytes a number:
 //
-//   keys    four tiles of 16 tokens; in a tile the token index is fastest:
-//           [tile 0..3][dim 0..d-1][token 0..15]
+//   keys    the token index is fastest: [dim 0..d-1][token 0..63]
 //           so that one load is 16 tokens of one dimension and a score needs no horizontal sum
 //   values  token-major rows [token 0..63][dim 0..d-1]
 //
 // The canonical order (files, tests) is token-major for both; the key side is the bijection
-//   canonical (token t, dim c)  <->  ((t / 16) * d + c) * 16 + t % 16.
+//   canonical (token t, dim c)  <->  c * 64 + t.
 // Rounding: to nearest, ties to even. A value that does not stay finite is refused by encode.
 #pragma once
 
@@ -25,13 +24,8 @@
 
 namespace kvant::plain16 {
 
-/// Tokens of one key tile.
-inline constexpr std::size_t kTileTokens = 16;
-
 /// Offset, in numbers, of a key element inside its side.
-constexpr std::size_t KeyOffset(std::size_t token, std::size_t dim, std::size_t head_dim) {
-  return ((token / kTileTokens) * head_dim + dim) * kTileTokens + token % kTileTokens;
-}
+constexpr std::size_t KeyOffset(std::size_t token, std::size_t dim) { return dim * kBlockTokens + token; }
 
 BlockGeometry Geometry(Side side, std::size_t head_dim, const CodecConfig& config);
 std::string RefuseHeadDim(std::size_t head_dim);

@@ -31,8 +31,7 @@ inline std::size_t Encode(Side side, const EncodeArgs& e) noexcept {
     if (!RoundRow(row, e.head_dim, rounded)) return r;
     const std::size_t token = e.first + r;
     if (side == Side::kKey) {
-      std::uint16_t* tile = out + (token / 16) * e.head_dim * 16 + token % 16;
-      for (std::size_t i = 0; i < e.head_dim; ++i) tile[i * 16] = rounded[i];
+      for (std::size_t i = 0; i < e.head_dim; ++i) out[i * kBlockTokens + token] = rounded[i];
     } else {
       for (std::size_t i = 0; i < e.head_dim; ++i) out[token * e.head_dim + i] = rounded[i];
     }
@@ -40,30 +39,23 @@ inline std::size_t Encode(Side side, const EncodeArgs& e) noexcept {
   return e.n_rows;
 }
 
-inline void Decode(Side side, const DecodeArgs& d) noexcept {
+inline void Decode(Side, const DecodeArgs& d) noexcept {
   const std::uint16_t* in = Numbers(d.block);
-  if (side == Side::kKey) {
-    for (std::size_t tile = 0; tile < kBlockTokens / 16; ++tile) {
-      for (std::size_t i = 0; i < d.head_dim; ++i) {
-        Store(d.tile + i * kBlockTokens + tile * 16,
-              Format::LoadRow(in + (tile * d.head_dim + i) * 16));
-      }
-    }
-  } else {
-    for (std::size_t i = 0; i < kBlockTokens * d.head_dim; i += 16) {
-      Store(d.tile + i, Format::LoadRow(in + i));
-    }
+  for (std::size_t i = 0; i < kBlockTokens * d.head_dim; i += 16) {  // the tile has the block's order
+    Store(d.tile + i, Format::LoadRow(in + i));
   }
+}
+
+inline void Widen(const std::byte* numbers, std::size_t n, float* out) noexcept {
+  for (std::size_t i = 0; i < n; i += 16) Store(out + i, Format::LoadRow(Numbers(numbers) + i));
 }
 
 inline void StoreKeyTile(std::size_t head_dim, const float* tile, std::byte* block) noexcept {
   std::uint16_t* out = reinterpret_cast<std::uint16_t*>(block);
-  for (std::size_t group = 0; group < kBlockTokens / 16; ++group) {
-    for (std::size_t i = 0; i < head_dim; ++i) {
-      const Vec row = Load(tile + i * kBlockTokens + group * 16);
-      const Vec below = SelectLess(row, Set1(Format::kLargest), row, Set1(Format::kLargest));
-      Format::StoreRow(out + (group * head_dim + i) * 16, Max(below, Set1(-Format::kLargest)));
-    }
+  for (std::size_t i = 0; i < kBlockTokens * head_dim; i += 16) {
+    const Vec row = Load(tile + i);
+    const Vec below = SelectLess(row, Set1(Format::kLargest), row, Set1(Format::kLargest));
+    Format::StoreRow(out + i, Max(below, Set1(-Format::kLargest)));
   }
 }
 
@@ -71,15 +63,17 @@ inline void StoreKeyTile(std::size_t head_dim, const float* tile, std::byte* blo
 // multiply-adds over the dimensions for each score: the order of GemmTile, hence its bits.
 template <int kRows, int kTiles>
 inline void ScoreTiles(const ScoreArgs& s, const std::uint16_t* keys, std::size_t tile,
-                       const float* query, float* scores) {
+                       const float* query, ReadAhead* ahead, float* scores) {
   Vec acc[kRows][kTiles];
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTiles; ++t) acc[r][t] = Set1(0.0f);
   }
-  const std::uint16_t* base = keys + tile * s.head_dim * 16;
+  const std::size_t every = s.head_dim < kReadSteps ? 1 : s.head_dim / kReadSteps;
+  const std::uint16_t* base = keys + tile * 16;
   for (std::size_t i = 0; i < s.head_dim; ++i) {
+    if (ahead != nullptr && i % every == 0) ahead->Step();
     Vec k[kTiles];
-    for (int t = 0; t < kTiles; ++t) k[t] = Format::LoadRow(base + (t * s.head_dim + i) * 16);
+    for (int t = 0; t < kTiles; ++t) k[t] = Format::LoadRow(base + i * kBlockTokens + t * 16);
     for (int r = 0; r < kRows; ++r) {
       const Vec q = Set1(query[r * s.head_dim + i]);
       for (int t = 0; t < kTiles; ++t) acc[r][t] = Fma(q, k[t], acc[r][t]);
@@ -98,7 +92,8 @@ inline void ScoreRows(const ScoreArgs& s, std::size_t row) {
   for (std::size_t b = 0; b < s.n_blocks; ++b) {
     float* scores = s.scores + row * s.scores_stride + b * kBlockTokens;
     for (std::size_t tile = 0; tile < kBlockTokens / 16; tile += kTileVecs) {
-      ScoreTiles<kRows, kTileVecs>(s, Numbers(s.blocks[b]), tile, query, scores);
+      ReadAhead* ahead = row == 0 && tile == 0 ? s.ahead : nullptr;
+      ScoreTiles<kRows, kTileVecs>(s, Numbers(s.blocks[b]), tile, query, ahead, scores);
     }
   }
 }
@@ -127,7 +122,9 @@ inline void AccumulateColumns(const AccumulateArgs& a, std::size_t row, std::siz
       const Vec scale = Set1(a.rescale[(row + r) * a.rescale_stride + b]);
       for (int v = 0; v < kVecs; ++v) acc[r][v] = Mul(acc[r][v], scale);
     }
+    ReadAhead* ahead = row == 0 && col == 0 ? a.ahead : nullptr;
     for (std::size_t t = 0; t < kBlockTokens; ++t) {
+      if (ahead != nullptr && t % (kBlockTokens / kReadSteps) == 0) ahead->Step();
       Vec value[kVecs];
       for (int v = 0; v < kVecs; ++v) value[v] = Format::LoadRow(values + t * a.head_dim + v * 16);
       for (int r = 0; r < kRows; ++r) {

@@ -15,12 +15,20 @@ namespace kvant::scalar_lut {
 namespace scalar {
 namespace {
 #include "backend/cpu/vec_scalar-inl.h"
+// Dot products of bytes follow the Vec.
+#include "backend/cpu/dot_scalar-inl.h"
 // The rotation follows the Vec, the bodies follow both.
 #include "kv/transforms/rotation_simd-inl.h"
 // Codes out of words, then what reads and what writes them.
 #include "kv/families/scalar_lut/unpack_simd-inl.h"
 // See above.
+#include "kv/families/scalar_lut/attend_bytes_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/attend_floats_simd-inl.h"
+// See above.
 #include "kv/families/scalar_lut/attend_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/decode_simd-inl.h"
 // See above.
 #include "kv/families/scalar_lut/encode_simd-inl.h"
 }  // namespace
@@ -61,7 +69,9 @@ std::uint32_t GetBits(const std::byte* bytes, std::size_t at, unsigned n) {
 void FillTable(Config& config) {
   const Codebook& book = *config.book;
   const unsigned bits = book.bits();
-  if (bits > 4) {
+  config.step = book.step;
+  config.bytes.fill(0);
+  if (bits > kByteBits) {
     std::copy(book.levels.begin(), book.levels.end(), config.table.begin());
     return;
   }
@@ -69,6 +79,7 @@ void FillTable(Config& config) {
     std::uint32_t code = i & ((1u << bits) - 1);
     if (bits == 3) code = (i & 3) << 1 | (i >> 2 & 1);  // Level() keeps the plane of 2 bits lowest
     config.table[i] = book.levels[code];
+    config.bytes[i] = static_cast<std::int8_t>(book.integer_levels[code]);
   }
 }
 
@@ -130,8 +141,8 @@ BlockGeometry Geometry(Side, std::size_t, const CodecConfig& bound) {
           .n_segments = 2};
 }
 
-std::size_t QueryBytes(std::size_t head_dim, const CodecConfig&) {
-  return head_dim * sizeof(float);
+std::size_t PreparedBytes(std::size_t head_dim, const CodecConfig& bound) {
+  return QueryBytes(static_cast<const Config&>(bound).book->bits(), head_dim);
 }
 
 void ToCanonical(Side side, const CodecConfig& bound, std::size_t head_dim, const std::byte* block,
@@ -233,7 +244,7 @@ CodecRecord MakeRecord(const CodecNames& names) {
           .refuse_head_dim = &RefuseHeadDim,
           .bind = &Bind,
           .geometry = &Geometry,
-          .query_bytes = &QueryBytes,
+          .query_bytes = &PreparedBytes,
           .to_canonical = &ToCanonical,
           .from_canonical = &FromCanonical,
           .kernels = &Kernels};

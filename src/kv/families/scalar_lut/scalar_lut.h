@@ -78,7 +78,18 @@ struct Config : CodecConfig {
   /// Levels as the kernels index them: up to 4 bits, 16 floats that ignore bits above the code; above,
   /// levels[code].
   std::array<float, 256> table;
+  /// Codes of up to kByteBits bits: the same as bytes, levels = bytes * step.
+  std::array<std::int8_t, 16> bytes;
+  float step = 0;
 };
+
+/// Codes of up to so many bits are attended in integers: their levels are bytes.
+inline constexpr unsigned kByteBits = 4;
+
+/// Of one prepared query: bytes and their factor and sum, or floats above kByteBits.
+constexpr std::size_t QueryBytes(unsigned bits, std::size_t head_dim) {
+  return bits <= kByteBits ? head_dim + 16 : head_dim * sizeof(float);
+}
 
 /// What a codec of the family says for itself; the rest of its record is the family's. parse_config gives Options.
 struct CodecNames {

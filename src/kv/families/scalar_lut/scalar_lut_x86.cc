@@ -16,12 +16,20 @@ KVANT_TARGET_BEGIN_AVX2
 namespace kvant::scalar_lut::avx2 {
 namespace {
 #include "backend/cpu/vec_avx2-inl.h"
+// Dot products of bytes follow the Vec.
+#include "backend/cpu/dot_avx2-inl.h"
 // The rotation follows the Vec, the bodies follow both.
 #include "kv/transforms/rotation_simd-inl.h"
 // Codes out of words, then what reads and what writes them.
 #include "kv/families/scalar_lut/unpack_simd-inl.h"
 // See above.
+#include "kv/families/scalar_lut/attend_bytes_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/attend_floats_simd-inl.h"
+// See above.
 #include "kv/families/scalar_lut/attend_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/decode_simd-inl.h"
 // See above.
 #include "kv/families/scalar_lut/encode_simd-inl.h"
 }  // namespace
@@ -32,12 +40,20 @@ KVANT_TARGET_BEGIN_AVX512
 namespace kvant::scalar_lut::avx512 {
 namespace {
 #include "backend/cpu/vec_avx512-inl.h"
+// Dot products of bytes follow the Vec.
+#include "backend/cpu/dot_avx512-inl.h"
 // The rotation follows the Vec, the bodies follow both.
 #include "kv/transforms/rotation_simd-inl.h"
 // Codes out of words, then what reads and what writes them.
 #include "kv/families/scalar_lut/unpack_simd-inl.h"
 // See above.
+#include "kv/families/scalar_lut/attend_bytes_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/attend_floats_simd-inl.h"
+// See above.
 #include "kv/families/scalar_lut/attend_simd-inl.h"
+// See above.
+#include "kv/families/scalar_lut/decode_simd-inl.h"
 // See above.
 #include "kv/families/scalar_lut/encode_simd-inl.h"
 }  // namespace

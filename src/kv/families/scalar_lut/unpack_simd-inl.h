@@ -3,6 +3,10 @@
 
 // Codes out of the words of scalar_lut.h on Vec; included inside each ISA's namespace after a vec_*-inl.h.
 
+inline const Config& ConfigOf(const CodecConfig* config) {
+  return *static_cast<const Config*>(config);
+}
+
 // The planes of one side of a block. Word w of lane group g starts at
 // base[plane] + (w * word_stride[plane] + g * group_stride[plane]).
 struct PlaneWords {
@@ -58,6 +62,22 @@ struct EightCodes {
   template <unsigned kPlane, int kNumber>
   static VecU CleanPart(VecU word) {
     return And(Part<kPlane, kNumber>(word), Set1U32((1u << kPlane) - 1));
+  }
+
+  // Codes of up to 4 bits, four along (numbers 4 kHalf to 4 kHalf + 3), as the bytes of each lane: what
+  // Config::bytes is indexed with.
+  template <int kHalf>
+  VecU Indices() const {
+    static_assert(kBits <= 4);
+    const VecU low = FourBytes<kFirst, kHalf>(first);
+    if constexpr (kBits != 3) return low;
+    return Or(low, ShiftLeft<2>(FourBytes<1, kHalf>(second)));
+  }
+  template <unsigned kPlane, int kHalf>
+  static VecU FourBytes(VecU word) {
+    const VecU mask = Set1U32(((1u << kPlane) - 1) * 0x01010101u);
+    if constexpr (kHalf == 0) return And(word, mask);
+    return And(ShiftRight<kPlane>(word), mask);
   }
 
   // The level of code kNumber (0 to 7), lane by lane.
