@@ -52,6 +52,12 @@ void* SystemAllocate(std::uint64_t bytes) {
   return data;
 }
 
+[[noreturn]] void FailOutOfMemory(std::uint64_t bytes, MemoryTag tag) {
+  Fail(ErrorCode::kResourceExhausted,
+       "the system has no {} bytes left for {}; free memory or choose a smaller model or context", bytes,
+       MemoryTagName(tag));
+}
+
 }  // namespace
 
 std::string_view MemoryTagName(MemoryTag tag) {
@@ -78,15 +84,43 @@ std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
   if (bytes <= kMaxBytes) {
     data = g_hooks.allocate != nullptr ? g_hooks.allocate(rounded) : SystemAllocate(rounded);
   }
-  if (data == nullptr) {
-    Fail(ErrorCode::kResourceExhausted,
-         "the system has no {} bytes left for {}; free memory or choose a smaller model or context",
-         rounded, MemoryTagName(tag));
-  }
+  if (data == nullptr) FailOutOfMemory(rounded, tag);
   std::memset(data, 0, rounded);
-  g_by_tag[static_cast<std::size_t>(tag)].Add(rounded);
-  g_total.Add(rounded);
+  CountTagged(rounded, tag);
   return static_cast<std::byte*>(data);
+}
+
+std::byte* MapPages(std::uint64_t bytes, MemoryTag tag) {
+  const bool huge = bytes % kHugePageBytes == 0;
+  void* data = nullptr;
+  if (posix_memalign(&data, huge ? kHugePageBytes : 4096, bytes) != 0) data = nullptr;
+  if (data == nullptr) FailOutOfMemory(bytes, tag);
+  if (huge) madvise(data, bytes, MADV_HUGEPAGE);
+  std::memset(data, 0, bytes);
+  return static_cast<std::byte*>(data);
+}
+
+void UnmapPages(std::byte* data, std::uint64_t) noexcept { std::free(data); }
+
+void CountTagged(std::uint64_t bytes, MemoryTag tag) noexcept {
+  g_by_tag[static_cast<std::size_t>(tag)].Add(bytes);
+  g_total.Add(bytes);
+}
+
+void UncountTagged(std::uint64_t bytes, MemoryTag tag) noexcept {
+  g_by_tag[static_cast<std::size_t>(tag)].Subtract(bytes);
+  g_total.Subtract(bytes);
+}
+
+bool AllocationsAreWatched() {
+#if defined(__SANITIZE_ADDRESS__)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return true;
+#endif
+#endif
+  return g_hooks.allocate != nullptr;
 }
 
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept {
@@ -97,8 +131,7 @@ void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept {
   } else {
     std::free(data);
   }
-  g_by_tag[static_cast<std::size_t>(tag)].Subtract(rounded);
-  g_total.Subtract(rounded);
+  UncountTagged(rounded, tag);
 }
 
 }  // namespace kvant

@@ -43,6 +43,18 @@ std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag);
 /// Frees what AllocateTagged gave; `bytes` and `tag` must be the same.
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept;
 
+/// Whole pages from the system, zeroed, on huge pages where `bytes` is a multiple of 2 MiB and the system has them.
+/// Not counted: parts of them are, by CountTagged, when they are given out. Throws like AllocateTagged.
+std::byte* MapPages(std::uint64_t bytes, MemoryTag tag);
+void UnmapPages(std::byte* data, std::uint64_t bytes) noexcept;
+/// Counts a part of MapPages' memory that is used, or no longer is.
+void CountTagged(std::uint64_t bytes, MemoryTag tag) noexcept;
+void UncountTagged(std::uint64_t bytes, MemoryTag tag) noexcept;
+
+/// Does something want to see every allocation by itself (hooks, a sanitizer)? Then nothing should be cut out of
+/// larger pieces.
+bool AllocationsAreWatched();
+
 /// Replaces the system's allocator below AllocateTagged, for tests that put every buffer against a guard
 /// page. Sizes are multiples of 64. Not while anything allocated here is alive; {} restores the default.
 struct AllocationHooks {

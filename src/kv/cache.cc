@@ -73,9 +73,9 @@ void KvCache::CheckRoom(std::size_t n) const {
 }
 
 // The block, ready to be written: made where there is none, copied where someone else holds it too.
-BlockRef& KvCache::Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes) {
+BlockRef& KvCache::Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes, std::size_t stream) {
   if (!block) {
-    block = pool.Allocate(bytes);
+    block = pool.Allocate(bytes, stream);
   } else if (block.shared()) {
     block = pool.Clone(block);
   }
@@ -124,9 +124,10 @@ void KvCache::AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, 
     const std::size_t slot = position % kBlockTokens;
     const std::size_t n_rows = std::min(n - done, kBlockTokens - slot);
     if (table.blocks.size() <= block) table.blocks.resize(block + 1);
+    const std::size_t stream = StreamOf(layer, kv_head);
     const BlockRef& data =
-        packed ? Writable(*pool_, table.blocks[block].packed, method.packed_block_bytes())
-               : Writable(*pool_, table.blocks[block].exact, method.exact_block_bytes());
+        packed ? Writable(*pool_, table.blocks[block].packed, method.packed_block_bytes(), stream)
+               : Writable(*pool_, table.blocks[block].exact, method.exact_block_bytes(), stream);
     const SideMethod& key = packed ? method.key : method.exact_key;
     for (const Side side : {Side::kKey, Side::kValue}) {
       const SideMethod& form = packed ? SideOf(method, side) : ExactSideOf(method, side);
@@ -153,7 +154,7 @@ void KvCache::AddQueries(const LayerMethod& method, std::size_t kv_head, std::si
   if (first >= end) return;
   KVANT_CHECK(queries != nullptr);
   float* energy = reinterpret_cast<float*>(
-      Writable(*pool_, table.energy, method.energy_bytes()).data());
+      Writable(*pool_, table.energy, method.energy_bytes(), 0).data());
   const std::size_t rows = geometry().heads_per_kv;
   for (std::size_t position = std::max(first, method.sink); position < end; ++position) {
     const std::size_t row = (position - length()) * geometry().n_kv_head + kv_head;
@@ -255,7 +256,7 @@ void KvCache::FreezeVersion(const LayerMethod& method, std::size_t kv_head, std:
 void KvCache::PackBlock(std::size_t layer, std::size_t kv_head, std::size_t block) {
   const LayerMethod& method = method_->layer(layer);
   HeadTable& table = MutableHead(layer, kv_head);
-  BlockRef packed = pool_->Allocate(method.packed_block_bytes());
+  BlockRef packed = pool_->Allocate(method.packed_block_bytes(), StreamOf(layer, kv_head));
   for (const Side side : {Side::kKey, Side::kValue}) {
     const SideMethod& exact = ExactSideOf(method, side);
     const SideMethod& target = SideOf(method, side);

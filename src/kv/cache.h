@@ -127,7 +127,11 @@ class KvCache {
     return state_.heads[layer * geometry().n_kv_head + kv_head];
   }
   std::uint64_t SharedBytes(std::size_t layer, std::size_t n) const;
-  static BlockRef& Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes);
+  static BlockRef& Writable(BlockPool& pool, BlockRef& block, std::uint64_t bytes, std::size_t stream);
+  /// Blocks of one head are allocated as one stream.
+  std::size_t StreamOf(std::size_t layer, std::size_t kv_head) const {
+    return layer * geometry().n_kv_head + kv_head;
+  }
   void AppendHead(std::size_t layer, std::size_t kv_head, std::size_t n, const float* keys,
                   const float* values);
   void EncodeRows(std::size_t layer, std::size_t kv_head, Side side, const SideMethod& form,

@@ -25,17 +25,14 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
   const std::size_t heads = geometry_.heads_per_kv;
   const std::size_t rows = kBlockTokens * heads;
   const std::size_t head_dim = geometry_.head_dim;
-  std::size_t query_bytes = 0;
   for (std::size_t i = 0; i < geometry_.n_layer; ++i) {
     const SideMethod& key = method.layer(i).key;
     layers_.push_back({.key = &KernelSetOf(*key.codec, isa),
                        .value = &KernelSetOf(*method.layer(i).value.codec, isa),
                        .exact_key = &KernelSetOf(*method.layer(i).exact_key.codec, isa),
                        .exact_value = &KernelSetOf(*method.layer(i).exact_value.codec, isa)});
-    if (key.codec->query_bytes != nullptr) {
-      query_bytes = std::max(query_bytes, key.codec->query_bytes(head_dim, *key.config));
-    }
   }
+  for (std::size_t i = 0; i < geometry_.n_kv_head; ++i) forms_.push_back(MakeForms(method));
   constexpr MemoryTag kTag = MemoryTag::kScratch;
   for (std::size_t i = 0; i < n_threads; ++i) {
     Worker worker;
@@ -51,17 +48,35 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
     }
     worker.key_tile = Buffer<float>(head_dim * kBlockTokens, kTag);
     worker.value_tile = Buffer<float>(kBlockTokens * head_dim, kTag);
-    worker.prepared = Buffer<std::byte>(heads * query_bytes, kTag);
-    if (method.spec().key_transform.active()) {
-      worker.transformed = Buffer<float>(heads * head_dim, kTag);
-      worker.bias = Buffer<float>(heads * KeyTransform::kMaxBiasBlocks, kTag);
-    }
+    worker.forms = MakeForms(method);
+    if (method.spec().key_transform.active()) worker.bias = Buffer<float>(heads * kBiasBlocks, kTag);
     workers_.push_back(std::move(worker));
   }
   const std::size_t n_partial = geometry_.n_kv_head * kMaxSplits * heads;
   split_output_ = Buffer<float>(n_partial * head_dim, kTag);
   split_max_ = Buffer<float>(n_partial, kTag);
   split_sum_ = Buffer<float>(n_partial, kTag);
+}
+
+Attention::QueryForms Attention::MakeForms(const Method& method) const {
+  const std::size_t heads = geometry_.heads_per_kv;
+  std::size_t query_bytes = 0, product_floats = 0;
+  for (std::size_t i = 0; i < geometry_.n_layer; ++i) {
+    const LayerMethod& layer = method.layer(i);
+    if (layer.key.codec->query_bytes != nullptr) {
+      query_bytes = std::max(query_bytes, layer.key.codec->query_bytes(geometry_.head_dim, *layer.key.config));
+    }
+    if (layer.transform != nullptr) product_floats = std::max(product_floats, layer.transform->product_floats());
+  }
+  constexpr MemoryTag kTag = MemoryTag::kScratch;
+  QueryForms forms;
+  forms.scaled = Buffer<float>(heads * geometry_.head_dim, kTag);
+  forms.prepared = Buffer<std::byte>(heads * query_bytes, kTag);
+  if (product_floats > 0) {
+    forms.transformed = Buffer<float>(heads * geometry_.head_dim, kTag);
+    forms.products = Buffer<float>(heads * product_floats, kTag);
+  }
+  return forms;
 }
 
 void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
@@ -137,8 +152,9 @@ std::uint64_t Attention::scratch_bytes() const {
           &w.total_sum, &w.key_tile, &w.value_tile}) {
       bytes += buffer->bytes();
     }
-    bytes += w.prepared.bytes() + w.transformed.bytes() + w.bias.bytes();
+    bytes += w.forms.bytes() + w.bias.bytes();
   }
+  for (const QueryForms& forms : forms_) bytes += forms.bytes();
   bytes += rebuilt_.bytes();
   return bytes;
 }

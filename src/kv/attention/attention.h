@@ -68,6 +68,16 @@ class Attention {
   std::uint64_t scratch_bytes() const;
 
  private:
+  /// The query of one KV head in the decode path, in all forms that blocks are read with.
+  struct QueryForms {
+    Buffer<float> scaled;        // [heads_per_kv, head_dim], times softmax_scale * log2(e); for exact keys
+    Buffer<float> transformed;   // for packed keys, by the key transform; empty where there is none
+    Buffer<float> products;      // [heads_per_kv, product_floats] of the transform
+    Buffer<std::byte> prepared;  // for packed keys, by their codec; empty where it reads floats
+    std::uint64_t bytes() const {
+      return scaled.bytes() + transformed.bytes() + products.bytes() + prepared.bytes();
+    }
+  };
   /// Scratch of one thread. Rows are (query token, head of the group): heads_per_kv of them in the decode
   /// path, up to 64 * heads_per_kv in the tile path.
   struct Worker {
@@ -78,10 +88,10 @@ class Attention {
     Buffer<float> total, total_max, total_sum;  // merged splits
     Buffer<float> key_tile;    // [head_dim, 64]
     Buffer<float> value_tile;  // [64, head_dim]
-    Buffer<std::byte> prepared;
-    Buffer<float> transformed;  // [heads_per_kv, head_dim] queries for packed keys
-    Buffer<float> bias;         // [heads_per_kv, KeyTransform::kMaxBiasBlocks]
+    QueryForms forms;    // decode path, of a version of the key transform that is not the first
+    Buffer<float> bias;  // [heads_per_kv, kBiasBlocks]
   };
+  static constexpr std::size_t kBiasBlocks = 64;
   struct Head;  // the KV head at hand: its tables, methods and arguments
   /// Kernels of one layer's codecs.
   struct LayerKernels {
@@ -94,20 +104,26 @@ class Attention {
       return packed ? *value : *exact_value;
     }
   };
+  struct Blocks {
+    std::size_t begin;
+    std::size_t end;
+  };
   /// Blocks [begin, end) of one form; those up to next_end are read next.
   struct Run {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::size_t next_end = 0;
     bool packed = false;
+    const QueryForms* forms = nullptr;
     const float* bias = nullptr;  // [heads_per_kv, bias_stride] of the run's blocks; nullptr: none
     std::size_t bias_stride = 0;
   };
 
   void Decode(const AttendArgs& args, ThreadPool& threads);
-  void DecodeSplit(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+  void PrepareHead(const Head& head);
+  void DecodeSplit(const Head& head, Blocks split, std::size_t next_end, Worker& worker,
                    const MergeArgs& result);
-  void DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+  void DecodePacked(const Head& head, Blocks blocks, std::size_t next_end, Worker& worker,
                     const MergeArgs& result);
   void DecodeRun(const Head& head, const Run& run, Worker& worker, const MergeArgs& result);
   std::byte* RebuiltKeys(const Head& head, std::size_t block);
@@ -125,13 +141,16 @@ class Attention {
   /// Sink rows as floats into the first columns of a key tile and the first rows of a value tile.
   void ExpandSinks(const Head& head, float* key_tile, float* value_tile) const;
   void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
-  void PrepareQuery(const Head& head, std::size_t block, Worker& worker) const;
+  QueryForms MakeForms(const Method& method) const;
+  /// The forms for packed keys of the version that `block` belongs to, from `scaled`.
+  void PrepareForms(const Head& head, std::size_t block, const float* scaled, QueryForms& forms) const;
 
   CacheGeometry geometry_;
   Isa isa_;
   const AttentionKernels* kernels_;
   std::vector<LayerKernels> layers_;
   std::vector<Worker> workers_;
+  std::vector<QueryForms> forms_;  // of each KV head, for the first version
   // Partial results of the decode path, by (KV head, split).
   Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]
   Buffer<float> split_max_;     // [n_kv_head, kMaxSplits, heads_per_kv]

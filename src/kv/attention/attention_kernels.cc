@@ -19,6 +19,8 @@ namespace {
 #include "backend/cpu/vec_math-inl.h"
 // See attention_kernels.h.
 #include "kv/attention/attention_simd-inl.h"
+// See block_bias.h.
+#include "kv/transforms/block_bias_simd-inl.h"
 }  // namespace
 }  // namespace attention_scalar
 
@@ -30,7 +32,8 @@ const AttentionKernels& AttentionKernelsOf(Isa isa) {
   if (isa == Isa::kNeon) return attention_neon::Kernels();
 #endif
   static_cast<void>(isa);
-  static const AttentionKernels kKernels = {.softmax = &attention_scalar::Softmax,
+  static const AttentionKernels kKernels = {.block_bias = &attention_scalar::BlockBias,
+                                            .softmax = &attention_scalar::Softmax,
                                             .attend_rows = &attention_scalar::AttendRows,
                                             .merge = &attention_scalar::Merge,
                                             .normalize = &attention_scalar::Normalize,

@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm_tile.h"
 #include "backend/cpu/isa.h"
 #include "kv/read_ahead.h"
+#include "kv/transforms/block_bias.h"
 
 namespace kvant {
 
@@ -58,6 +59,7 @@ struct AttendRowsArgs {
 };
 
 struct AttentionKernels {
+  void (*block_bias)(const BlockBiasArgs& args) noexcept;
   void (*softmax)(const SoftmaxArgs& args) noexcept;
   void (*attend_rows)(const AttendRowsArgs& args) noexcept;
   void (*merge)(const MergeArgs& args) noexcept;

@@ -21,6 +21,8 @@ namespace {
 #include "backend/cpu/vec_math-inl.h"
 // See attention_kernels.h.
 #include "kv/attention/attention_simd-inl.h"
+// See block_bias.h.
+#include "kv/transforms/block_bias_simd-inl.h"
 }  // namespace
 }  // namespace kvant::attention_neon
 KVANT_TARGET_END
@@ -28,7 +30,9 @@ KVANT_TARGET_END
 namespace kvant {
 
 const AttentionKernels& attention_neon::Kernels() {
-  static const AttentionKernels kKernels = {.softmax = &attention_neon::Softmax,
+  static const AttentionKernels kKernels = {.block_bias = &attention_neon::BlockBias,
+                                            .softmax = &attention_neon::Softmax,
+                                            .attend_rows = &attention_neon::AttendRows,
                                             .merge = &attention_neon::Merge,
                                             .normalize = &attention_neon::Normalize,
                                             .gemm_tile = GemmTileOf(Isa::kNeon)};

@@ -21,6 +21,8 @@ namespace {
 #include "backend/cpu/vec_math-inl.h"
 // See attention_kernels.h.
 #include "kv/attention/attention_simd-inl.h"
+// See block_bias.h.
+#include "kv/transforms/block_bias_simd-inl.h"
 }  // namespace
 }  // namespace kvant::attention_avx2
 KVANT_TARGET_END
@@ -33,6 +35,8 @@ namespace {
 #include "backend/cpu/vec_math-inl.h"
 // See attention_kernels.h.
 #include "kv/attention/attention_simd-inl.h"
+// See block_bias.h.
+#include "kv/transforms/block_bias_simd-inl.h"
 }  // namespace
 }  // namespace kvant::attention_avx512
 KVANT_TARGET_END
@@ -40,7 +44,8 @@ KVANT_TARGET_END
 namespace kvant {
 
 const AttentionKernels& attention_avx2::Kernels() {
-  static const AttentionKernels kKernels = {.softmax = &attention_avx2::Softmax,
+  static const AttentionKernels kKernels = {.block_bias = &attention_avx2::BlockBias,
+                                            .softmax = &attention_avx2::Softmax,
                                             .attend_rows = &attention_avx2::AttendRows,
                                             .merge = &attention_avx2::Merge,
                                             .normalize = &attention_avx2::Normalize,
@@ -49,7 +54,8 @@ const AttentionKernels& attention_avx2::Kernels() {
 }
 
 const AttentionKernels& attention_avx512::Kernels() {
-  static const AttentionKernels kKernels = {.softmax = &attention_avx512::Softmax,
+  static const AttentionKernels kKernels = {.block_bias = &attention_avx512::BlockBias,
+                                            .softmax = &attention_avx512::Softmax,
                                             .attend_rows = &attention_avx512::AttendRows,
                                             .merge = &attention_avx512::Merge,
                                             .normalize = &attention_avx512::Normalize,

@@ -12,6 +12,9 @@
 namespace kvant {
 namespace {
 
+// More give a finer balance, fewer give longer stretches of memory.
+constexpr std::size_t kItemsPerThread = 3;
+
 void ResetState(const MergeArgs& result) {
   std::fill_n(result.output, result.n_rows * result.head_dim, 0.0f);
   std::fill_n(result.max, result.n_rows, -INFINITY);
@@ -37,80 +40,108 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   const std::size_t per_split = SplitBlocks(n_blocks);
   const std::size_t n_splits = (n_blocks + per_split - 1) / per_split;
   if (args.cache->method().layer(args.layer).dequantize) RebuildKeys(args, threads);
+  for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
+    PrepareHead(Head(args, kv_head, layers_[args.layer]));
+  }
+  // A work item is a stretch of a head's splits, so that reading ahead goes on from one to the next.
+  const std::size_t n_stretch = std::clamp<std::size_t>(
+      (kItemsPerThread * threads.n_threads() + geometry_.n_kv_head - 1) / geometry_.n_kv_head, 1, n_splits);
   const auto attend = [&](std::size_t item, std::size_t thread) {
-    const std::size_t split = item / geometry_.n_kv_head;
-    const std::size_t kv_head = item % geometry_.n_kv_head;
-    const std::size_t begin = split * per_split;
-    DecodeSplit(Head(args, kv_head, layers_[args.layer]), begin, std::min(begin + per_split, n_blocks),
-                workers_[thread], SplitResult(kv_head, split));
+    const std::size_t kv_head = item / n_stretch;
+    const std::size_t stretch = item % n_stretch;
+    const std::size_t last = (stretch + 1) * n_splits / n_stretch;
+    const Head head(args, kv_head, layers_[args.layer]);
+    for (std::size_t split = stretch * n_splits / n_stretch; split < last; ++split) {
+      const std::size_t begin = split * per_split;
+      DecodeSplit(head, {begin, std::min(begin + per_split, n_blocks)}, std::min(last * per_split, n_blocks),
+                  workers_[thread], SplitResult(kv_head, split));
+    }
   };
-  threads.ParallelFor(n_splits * geometry_.n_kv_head, attend);
+  threads.ParallelFor(n_stretch * geometry_.n_kv_head, attend);
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     MergeDecode(args, kv_head, n_splits);
   }
 }
 
-// Queries for packed keys that share one version of the key transform, after worker.query.
-void Attention::PrepareQuery(const Head& head, std::size_t block, Worker& worker) const {
-  const float* query = worker.query.data();
+void Attention::PrepareForms(const Head& head, std::size_t block, const float* scaled, QueryForms& forms) const {
+  const std::size_t rows = geometry_.heads_per_kv;
+  const float* query = scaled;
   if (head.transform() != nullptr) {
-    head.transform()->TransformQueries(head.version(block), query, geometry_.heads_per_kv,
-                                       worker.transformed.data());
-    query = worker.transformed.data();
+    head.transform()->TransformQueries(head.version(block), query, rows, forms.transformed.data());
+    head.transform()->Products(head.version(block), query, rows, forms.products.data());
+    query = forms.transformed.data();
   }
   const SideMethod& key = head.method->key;
-  if (key.codec->query_bytes == nullptr || head.method->dequantize) return;
+  if (key.codec->query_bytes == nullptr) return;
   head.kernels->key->prepare_query({.config = key.config.get(),
                                     .head_dim = geometry_.head_dim,
                                     .query = query,
-                                    .n_query = geometry_.heads_per_kv,
-                                    .prepared = worker.prepared.data()});
+                                    .n_query = rows,
+                                    .prepared = forms.prepared.data()});
+}
+
+// Once for all splits.
+void Attention::PrepareHead(const Head& head) {
+  QueryForms& forms = forms_[head.kv_head];
+  ScaleQuery(head, 0, forms.scaled.data());
+  if (head.PackedBlocks(head.last_position) > 0 && !head.method->dequantize) {
+    PrepareForms(head, 0, forms.scaled.data(), forms);
+  }
 }
 
 // Packed blocks are a prefix, so a split reads packed blocks, then the sinks that stand for masked
 // tokens of block 0, then exact blocks. What the value codec must undo on the output is undone between.
-void Attention::DecodeSplit(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+void Attention::DecodeSplit(const Head& head, Blocks split, std::size_t next_end, Worker& worker,
                             const MergeArgs& result) {
   ResetState(result);
-  ScaleQuery(head, 0, worker.query.data());
-  const std::size_t n_packed = std::clamp(head.PackedBlocks(head.last_position), begin, end);
-  if (n_packed > begin) {
-    DecodePacked(head, begin, n_packed, worker, result);
+  const std::size_t all_packed = head.PackedBlocks(head.last_position);
+  const std::size_t n_packed = std::clamp(all_packed, split.begin, split.end);
+  if (n_packed > split.begin) {
+    DecodePacked(head, {split.begin, n_packed}, std::min(all_packed, next_end), worker, result);
     const SideMethod& value = head.method->value;
     const auto finish = head.kernels->value->finish_output;
     for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
       finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
-    if (begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
+    if (split.begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
   }
-  for (std::size_t b = n_packed; b < end; b += kRunBlocks) {
-    DecodeRun(head, {.begin = b, .end = std::min(b + kRunBlocks, end), .next_end = end}, worker, result);
+  for (std::size_t b = n_packed; b < split.end; b += kRunBlocks) {
+    DecodeRun(head, {.begin = b,
+                     .end = std::min(b + kRunBlocks, split.end),
+                     .next_end = next_end,
+                     .forms = &forms_[head.kv_head]}, worker, result);
   }
 }
 
 // Stretches of blocks share one version of the key transform and one computation of the biases; runs are parts of
 // them.
-void Attention::DecodePacked(const Head& head, std::size_t begin, std::size_t end, Worker& worker,
+void Attention::DecodePacked(const Head& head, Blocks blocks, std::size_t next_end, Worker& worker,
                              const MergeArgs& result) {
   const KeyTransform* transform = head.method->dequantize ? nullptr : head.transform();
-  std::size_t stretch_end = begin;
-  for (std::size_t stretch = begin; stretch < end; stretch = stretch_end) {
-    stretch_end = std::min(end, stretch + KeyTransform::kMaxBiasBlocks);
-    if (transform != nullptr) {
-      while (transform->VersionOf(stretch_end - 1) != transform->VersionOf(stretch)) --stretch_end;
+  const auto version = [&](std::size_t block) { return transform == nullptr ? 0 : transform->VersionOf(block); };
+  const QueryForms& first = forms_[head.kv_head];
+  std::size_t stretch_end = 0;
+  for (std::size_t stretch = blocks.begin; stretch < blocks.end; stretch = stretch_end) {
+    stretch_end = std::min(blocks.end, stretch + kBiasBlocks);
+    while (version(stretch_end - 1) != version(stretch)) --stretch_end;
+    Run run = {.next_end = next_end, .packed = true, .forms = &first, .bias_stride = stretch_end - stretch};
+    if (version(stretch) != 0) {
+      run.forms = &worker.forms;
+      if (stretch == blocks.begin || version(stretch) != version(stretch - 1)) {
+        PrepareForms(head, stretch, first.scaled.data(), worker.forms);
+      }
     }
-    if (stretch == begin || (transform != nullptr &&
-                             transform->VersionOf(stretch) != transform->VersionOf(stretch - 1))) {
-      PrepareQuery(head, stretch, worker);
-    }
-    Run run = {.packed = true, .bias_stride = stretch_end - stretch};
     if (transform != nullptr) {
-      transform->BlockBias(head.version(stretch), worker.query.data(), geometry_.heads_per_kv, stretch,
-                           run.bias_stride, worker.bias.data());
+      kernels_->block_bias({.phases = transform->phases(),
+                            .products = run.forms->products.data(),
+                            .product_floats = transform->product_floats(),
+                            .n_rows = geometry_.heads_per_kv,
+                            .first = stretch,
+                            .n_blocks = run.bias_stride,
+                            .bias = worker.bias.data()});
     }
     for (run.begin = stretch; run.begin < stretch_end; run.begin = run.end) {
       run.end = std::min(run.begin + kRunBlocks, stretch_end);
-      run.next_end = end;
       if (transform != nullptr) run.bias = worker.bias.data() + (run.begin - stretch);
       DecodeRun(head, run, worker, result);
     }
@@ -161,7 +192,7 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, cons
 
   const SideMethod& key = head.side(Side::kKey, from_codes);
   const bool transformed = from_codes && head.transform() != nullptr;
-  const float* query = transformed ? worker.transformed.data() : worker.query.data();
+  const float* query = transformed ? run.forms->transformed.data() : forms_[head.kv_head].scaled.data();
   const bool prepared = from_codes && key.codec->query_bytes != nullptr;
   float* scores = worker.scores.data();
   head.kernels->side(Side::kKey, from_codes)
@@ -169,7 +200,7 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, cons
               .head_dim = geometry_.head_dim,
               .blocks = keys.data(),
               .n_blocks = n_blocks,
-              .query = prepared ? worker.prepared.data() : reinterpret_cast<const std::byte*>(query),
+              .query = prepared ? run.forms->prepared.data() : reinterpret_cast<const std::byte*>(query),
               .n_query = rows,
               .scores = scores,
               .scores_stride = stride,
@@ -215,7 +246,7 @@ void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& r
   const std::uint64_t key_bytes = head.method->sink * head.method->exact_key.geometry.bytes_per_token;
   head.kernels->exact_key->widen(numbers, n, rows);
   head.kernels->exact_value->widen(numbers + key_bytes, n, values);
-  kernels_->attend_rows({.query = worker.query.data(),
+  kernels_->attend_rows({.query = forms_[head.kv_head].scaled.data(),
                          .n_query = geometry_.heads_per_kv,
                          .head_dim = geometry_.head_dim,
                          .keys = rows,

@@ -22,7 +22,7 @@ void BlockRef::Release() noexcept {
 // A pool that dies before its blocks would leave them dangling; the owner (the engine) outlives them.
 BlockPool::~BlockPool() = default;
 
-BlockRef BlockPool::Allocate(std::uint64_t bytes) {
+BlockRef BlockPool::Allocate(std::uint64_t bytes, std::size_t stream) {
   const std::uint64_t rounded = RoundedBytes(bytes);
   if (limit_bytes_ != 0 && (rounded > limit_bytes_ || resident_bytes_ > limit_bytes_ - rounded)) {
     Fail(ErrorCode::kResourceExhausted,
@@ -35,7 +35,13 @@ BlockRef BlockPool::Allocate(std::uint64_t bytes) {
   node->bytes = rounded;
   node->n_refs = 1;
   std::size_t& n_live = n_live_[rounded];
-  node->data = AllocateTagged(rounded, MemoryTag::kKv);
+  node->own_allocation = rounded > SlabArena::kMaxBlockBytes || AllocationsAreWatched();
+  if (node->own_allocation) {
+    node->data = AllocateTagged(rounded, MemoryTag::kKv);
+  } else {
+    node->data = arena_.Take(rounded, stream);
+    CountTagged(rounded, MemoryTag::kKv);
+  }
   ++n_live;
   resident_bytes_ += rounded;
   peak_bytes_ = std::max(peak_bytes_, resident_bytes_);
@@ -49,7 +55,12 @@ BlockRef BlockPool::Clone(const BlockRef& block) {
 }
 
 void BlockPool::Free(internal::BlockNode* node) noexcept {
-  FreeTagged(node->data, node->bytes, MemoryTag::kKv);
+  if (node->own_allocation) {
+    FreeTagged(node->data, node->bytes, MemoryTag::kKv);
+  } else {
+    arena_.Give(node->data, node->bytes);
+    UncountTagged(node->bytes, MemoryTag::kKv);
+  }
   resident_bytes_ -= node->bytes;
   --n_live_[node->bytes];
   delete node;

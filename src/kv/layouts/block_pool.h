@@ -12,6 +12,8 @@
 #include <map>
 #include <utility>
 
+#include "kv/layouts/slab_arena.h"
+
 namespace kvant {
 
 class BlockPool;
@@ -22,6 +24,7 @@ struct BlockNode {
   std::byte* data;
   std::uint64_t bytes;
   std::uint32_t n_refs;
+  bool own_allocation;  // else cut out of a slab
 };
 }  // namespace internal
 
@@ -64,9 +67,10 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// A zeroed block of RoundedBytes(bytes), aligned to 64. Throws Error(kResourceExhausted) where the
-  /// limit would be passed; nothing has changed then.
-  BlockRef Allocate(std::uint64_t bytes);
+  /// A zeroed block of RoundedBytes(bytes), aligned to 64. Blocks of one stream are near each other in memory,
+  /// in the order of allocation. Throws Error(kResourceExhausted) where the limit would be passed; nothing
+  /// has changed then.
+  BlockRef Allocate(std::uint64_t bytes, std::size_t stream = 0);
   /// A block of its own with the same bytes.
   BlockRef Clone(const BlockRef& block);
   /// What a request of `bytes` costs: the next multiple of 64.
@@ -77,11 +81,14 @@ class BlockPool {
   std::uint64_t peak_bytes() const { return peak_bytes_; }
   /// Live blocks of each block size.
   const std::map<std::uint64_t, std::size_t>& size_classes() const { return n_live_; }
+  /// What the pool has from the system, more than resident_bytes() by what is kept for the next blocks.
+  std::uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
 
  private:
   friend class BlockRef;
   void Free(internal::BlockNode* node) noexcept;
 
+  SlabArena arena_;
   std::uint64_t limit_bytes_;
   std::uint64_t resident_bytes_ = 0;
   std::uint64_t peak_bytes_ = 0;

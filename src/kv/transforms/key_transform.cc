@@ -234,8 +234,8 @@ void KeyTransform::TurnToBlock(const float* center, std::size_t block, float* ou
     const float y = center[rope_->second(pair)];
     const float turned_x = x * high_cos[pair] - y * high_sin[pair];
     const float turned_y = x * high_sin[pair] + y * high_cos[pair];
-    const float cosine = phases_->low_cos(pair)[low];
-    const float sine = phases_->low_sin(pair)[low];
+    const float cosine = phases_->low_cos(low)[pair];
+    const float sine = phases_->low_sin(low)[pair];
     out[rope_->first(pair)] = turned_x * cosine - turned_y * sine;
     out[rope_->second(pair)] = turned_x * sine + turned_y * cosine;
   }
@@ -281,36 +281,25 @@ void KeyTransform::TransformQueries(const float* version, const float* query, st
 
 // With q and the turned center as complex numbers of a pair, q . R(64 b) center = Re(conj(q) center e^(i b)):
 // the part that does not depend on b within 64 blocks is computed once, and blocks are the inner loop.
-void KeyTransform::BlockBias(const float* version, const float* query, std::size_t n,
-                             std::size_t first, std::size_t n_blocks, float* bias) const {
-  KVANT_CHECK(n_blocks <= kMaxBiasBlocks);
-  const bool turns = spec_.mean == KeyMean::kRope;
-  const std::size_t n_still = turns ? 2 * rope_->n_pair() : 0;
+std::size_t KeyTransform::product_floats() const {
+  return (phases_ == nullptr ? 0 : 2 * phases_->stride()) + 16;
+}
+
+// q . mean for the channels that do not turn; for the others the product of q and the mean as complex numbers,
+// which turns as the mean does.
+void KeyTransform::Products(const float* version, const float* query, std::size_t n, float* out) const {
+  const std::size_t stride = phases_ == nullptr ? 0 : phases_->stride();
+  const std::size_t n_pair = phases_ == nullptr ? 0 : rope_->n_pair();
   for (std::size_t row = 0; row < n; ++row) {
     const float* q = query + row * head_dim_;
-    float still = 0;  // channels that do not turn
-    for (std::size_t c = n_still; c < head_dim_; ++c) still += q[c] * version[c];
-    std::fill_n(bias + row * n_blocks, n_blocks, still);
-    for (std::size_t done = 0; turns && done < n_blocks;) {
-      const std::size_t low = (first + done) % RopePhases::kLow;
-      const std::size_t high = (first + done) / RopePhases::kLow;
-      const std::size_t n_run = std::min(n_blocks - done, RopePhases::kLow - low);
-      float* out = bias + row * n_blocks + done;
-      for (std::size_t pair = 0; pair < rope_->n_pair(); ++pair) {
-        const float qx = q[rope_->first(pair)];
-        const float qy = q[rope_->second(pair)];
-        const float cx = version[rope_->first(pair)];
-        const float cy = version[rope_->second(pair)];
-        const float re = qx * cx + qy * cy;
-        const float im = qx * cy - qy * cx;
-        const float turned_re = re * phases_->high_cos(high)[pair] - im * phases_->high_sin(high)[pair];
-        const float turned_im = re * phases_->high_sin(high)[pair] + im * phases_->high_cos(high)[pair];
-        const float* cosine = phases_->low_cos(pair) + low;
-        const float* sine = phases_->low_sin(pair) + low;
-        for (std::size_t b = 0; b < n_run; ++b) out[b] += turned_re * cosine[b] - turned_im * sine[b];
-      }
-      done += n_run;
+    float* to = out + row * product_floats();
+    std::fill_n(to, product_floats(), 0.0f);
+    for (std::size_t pair = 0; pair < n_pair; ++pair) {
+      const std::size_t x = rope_->first(pair), y = rope_->second(pair);
+      to[pair] = q[x] * version[x] + q[y] * version[y];
+      to[stride + pair] = q[x] * version[y] - q[y] * version[x];
     }
+    for (std::size_t c = 2 * n_pair; c < head_dim_; ++c) to[2 * stride] += q[c] * version[c];
   }
 }
 

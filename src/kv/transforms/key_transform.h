@@ -113,11 +113,12 @@ class KeyTransform {
 
   /// q' = q * lambda: [n, head_dim] each.
   void TransformQueries(const float* version, const float* query, std::size_t n, float* out) const;
-  /// q . mean_b for blocks [first, first + n_blocks), n_blocks at most kMaxBiasBlocks: bias [n, n_blocks]. Many
-  /// blocks at once are cheaper.
-  static constexpr std::size_t kMaxBiasBlocks = 64;
-  void BlockBias(const float* version, const float* query, std::size_t n, std::size_t first,
-                 std::size_t n_blocks, float* bias) const;
+  /// What the bias of every block, q . mean_b, is made of: out [n, product_floats()]. The kernel that makes it:
+  /// block_bias.h.
+  std::size_t product_floats() const;
+  void Products(const float* version, const float* query, std::size_t n, float* out) const;
+  /// nullptr where the mean does not turn.
+  const RopePhases* phases() const { return phases_.get(); }
 
  private:
   void TurnToBlock(const float* center, std::size_t block, float* out) const;

@@ -5,27 +5,31 @@
 
 #include <cmath>
 
+#include "base/error.h"
+
 namespace kvant {
 
 RopePhases::RopePhases(const RopeGeometry& rope)
     : n_pair_(rope.n_pair()),
-      low_cos_(n_pair_ * kLow),
-      low_sin_(n_pair_ * kLow),
-      high_cos_(kHigh * n_pair_),
-      high_sin_(kHigh * n_pair_),
+      stride_((n_pair_ + 15) / 16 * 16),
+      low_cos_(kLow * stride_),
+      low_sin_(kLow * stride_),
+      high_cos_(kHigh * stride_),
+      high_sin_(kHigh * stride_),
       token_cos_(kBlockTokens * n_pair_),
       token_sin_(kBlockTokens * n_pair_) {
+  KVANT_CHECK(stride_ <= kMaxStride);
   for (std::size_t pair = 0; pair < n_pair_; ++pair) {
     const double frequency = rope.frequency[pair];
     for (std::size_t low = 0; low < kLow; ++low) {
       const double angle = static_cast<double>(low * kBlockTokens) * frequency;
-      low_cos_[pair * kLow + low] = static_cast<float>(std::cos(angle));
-      low_sin_[pair * kLow + low] = static_cast<float>(std::sin(angle));
+      low_cos_[low * stride_ + pair] = static_cast<float>(std::cos(angle));
+      low_sin_[low * stride_ + pair] = static_cast<float>(std::sin(angle));
     }
     for (std::size_t high = 0; high < kHigh; ++high) {
       const double angle = static_cast<double>(high * kLow * kBlockTokens) * frequency;
-      high_cos_[high * n_pair_ + pair] = static_cast<float>(std::cos(angle));
-      high_sin_[high * n_pair_ + pair] = static_cast<float>(std::sin(angle));
+      high_cos_[high * stride_ + pair] = static_cast<float>(std::cos(angle));
+      high_sin_[high * stride_ + pair] = static_cast<float>(std::sin(angle));
     }
     for (std::size_t token = 0; token < kBlockTokens; ++token) {
       const double angle = static_cast<double>(token) * frequency;

@@ -36,20 +36,24 @@ class RopePhases {
 
   explicit RopePhases(const RopeGeometry& rope);
 
-  /// cos and sin of the turn by `low` blocks: [n_pair, kLow], the block index fastest.
-  const float* low_cos(std::size_t pair) const { return low_cos_.data() + pair * kLow; }
-  const float* low_sin(std::size_t pair) const { return low_sin_.data() + pair * kLow; }
-  /// The turn by 64 * `high` blocks, for each pair: [n_pair].
-  const float* high_cos(std::size_t high) const { return high_cos_.data() + high * n_pair_; }
-  const float* high_sin(std::size_t high) const { return high_sin_.data() + high * n_pair_; }
+  /// Floats of one row of the tables by blocks: n_pair rounded up to 16, zeros behind.
+  std::size_t stride() const { return stride_; }
+  static constexpr std::size_t kMaxStride = 512;
+  /// cos and sin of the turn by `low` blocks, for each pair: [stride].
+  const float* low_cos(std::size_t low) const { return low_cos_.data() + low * stride_; }
+  const float* low_sin(std::size_t low) const { return low_sin_.data() + low * stride_; }
+  /// The turn by 64 * `high` blocks, for each pair: [stride].
+  const float* high_cos(std::size_t high) const { return high_cos_.data() + high * stride_; }
+  const float* high_sin(std::size_t high) const { return high_sin_.data() + high * stride_; }
   /// The turn by `token` tokens (0 to 63), for each pair: [n_pair].
   const double* token_cos(std::size_t token) const { return token_cos_.data() + token * n_pair_; }
   const double* token_sin(std::size_t token) const { return token_sin_.data() + token * n_pair_; }
 
  private:
   std::size_t n_pair_;
-  std::vector<float> low_cos_, low_sin_;    // [n_pair, kLow]
-  std::vector<float> high_cos_, high_sin_;  // [kHigh, n_pair]
+  std::size_t stride_;
+  std::vector<float> low_cos_, low_sin_;       // [kLow, stride]
+  std::vector<float> high_cos_, high_sin_;     // [kHigh, stride]
   std::vector<double> token_cos_, token_sin_;  // [kBlockTokens, n_pair]
 };
 

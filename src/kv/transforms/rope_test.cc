@@ -45,8 +45,8 @@ TEST(RopePhases, TablesAreRoundedCosinesAndSines) {
       const double frequency = rope.frequency[pair];
       for (std::size_t i = 0; i < RopePhases::kLow; ++i) {
         const double angle = 64.0 * static_cast<double>(i) * frequency;
-        ASSERT_NEAR(phases.low_cos(pair)[i], std::cos(angle), 0x1p-24);
-        ASSERT_NEAR(phases.low_sin(pair)[i], std::sin(angle), 0x1p-24);
+        ASSERT_NEAR(phases.low_cos(i)[pair], std::cos(angle), 0x1p-24);
+        ASSERT_NEAR(phases.low_sin(i)[pair], std::sin(angle), 0x1p-24);
       }
       for (std::size_t i = 0; i < RopePhases::kHigh; ++i) {
         const double angle = 4096.0 * static_cast<double>(i) * frequency;
@@ -70,7 +70,7 @@ TEST(RopePhases, TheProductOfTwoTurnsIsThatOfTheBlock) {
   for (std::size_t block = 0; block < kBlocks; block += block < 200 ? 1 : 37) {
     for (std::size_t pair = 0; pair < rope.n_pair(); ++pair) {
       const std::size_t low = block % RopePhases::kLow, high = block / RopePhases::kLow;
-      const double lc = double(phases.low_cos(pair)[low]), ls = double(phases.low_sin(pair)[low]);
+      const double lc = double(phases.low_cos(low)[pair]), ls = double(phases.low_sin(low)[pair]);
       const double hc = double(phases.high_cos(high)[pair]), hs = double(phases.high_sin(high)[pair]);
       const double angle = 64.0 * static_cast<double>(block) * rope.frequency[pair];
       // Four rounded factors of at most 1; the angle, up to 2^20, is exact to 2^-32.
