@@ -33,7 +33,8 @@ const KernelSet& neon::Kernels() {
                                  .decode = &neon::Decode,
                                  .score = &neon::Score,
                                  .accumulate = &neon::Accumulate,
-                                 .store_key_tile = &neon::StoreKeyTile};
+                                 .store_key_tile = &neon::StoreKeyTile,
+                                 .widen = &neon::Widen};
   return kSet;
 }
 

@@ -220,6 +220,8 @@ std::span<const KernelSet> Kernels() {
 #if defined(__x86_64__)
     avx2::Kernels(),
     avx512::Kernels(),
+#elif defined(__aarch64__)
+    neon::Kernels(),
 #endif
   };
   return kSets;

@@ -128,6 +128,10 @@ const KernelSet& Kernels();
 namespace avx512 {
 const KernelSet& Kernels();
 }
+#elif defined(__aarch64__)
+namespace neon {
+const KernelSet& Kernels();
+}
 #endif
 
 }  // namespace kvant::scalar_lut
