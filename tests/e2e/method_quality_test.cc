@@ -37,7 +37,8 @@ struct Quality {
 class Comparison {
  public:
   Comparison(const std::string& model, const std::string& spec)
-      : exact_({.model_path = model, .kv_spec = "fp16"}), method_({.model_path = model, .kv_spec = spec}) {}
+      : Comparison({.model_path = model, .kv_spec = "fp16"}, {.model_path = model, .kv_spec = spec}) {}
+  Comparison(const EngineOptions& exact, const EngineOptions& method) : exact_(exact), method_(method) {}
 
   const Engine& engine() const { return method_; }
 
@@ -120,6 +121,20 @@ TEST(MethodQuality, TheDefaultMethodStaysCloseToTheExactCache) {
   EXPECT_LE(quality.kld, 0.0015);
   EXPECT_GE(quality.top1, 0.97);
   EXPECT_GT(quality.kld, 0) << "nothing was packed";
+}
+
+// Decoding rounds queries and weights to 8 bits; the tile path reads the same codes in floats.
+TEST(MethodQuality, AttentionInIntegersIsFarMoreExactThanTheCodes) {
+  REQUIRE_MODEL(path);
+  const std::vector<TokenId> ids = ReferenceIds();
+  const std::pair<std::size_t, std::size_t> range[] = {{256, ids.size()}};
+  EngineOptions floats = {.model_path = *path, .kv_spec = "turboquant_rvq"};
+  const EngineOptions bytes = floats;
+  floats.exact = true;
+  const Quality quality = Comparison(floats, bytes).Run(ids, 1, range)[0];
+  RecordProperty("kld", std::to_string(quality.kld));
+  EXPECT_LE(quality.kld, 1e-4);
+  EXPECT_GT(quality.kld, 0);
 }
 
 TEST(MethodQuality, ThePublishedMethodIsVisiblyWorse) {

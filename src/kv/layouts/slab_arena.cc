@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLargestSlab = std::uint64_t{2} << 20;  // a huge page
 constexpr std::uint64_t kSmallestSlab = std::uint64_t{256} << 10;
-constexpr std::uint64_t kLongestRun = std::uint64_t{256} << 10;
+constexpr std::uint64_t kLongestRun = std::uint64_t{1024} << 10;
 
 }  // namespace
 
