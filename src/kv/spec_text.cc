@@ -48,7 +48,9 @@ const PresetInfo* MatchingPreset(const MethodSpec& spec) {
 
 }  // namespace
 
-bool operator==(const CodecChoice& a, const CodecChoice& b) { return ChoiceText(a) == ChoiceText(b); }
+bool operator==(const CodecChoice& a, const CodecChoice& b) {
+  return ChoiceText(a) == ChoiceText(b);
+}
 
 bool operator==(const LayerOverride& a, const LayerOverride& b) {
   return a.ranges == b.ranges && a.key == b.key && a.value == b.value;
@@ -70,7 +72,8 @@ std::string MethodSpec::ToString() const {
     if (sink != 0) text += fmt::format(",sink={}", sink);
     if (window != 0) text += fmt::format(",window={}", window);
     if (key_transform.mean != KeyMean::kOff) text += ",k_mean=" + KeyMeanText(key_transform);
-    if (key_transform.smooth != KeySmooth::kOff) text += ",smooth=" + KeySmoothText(key_transform.smooth);
+    if (key_transform.smooth != KeySmooth::kOff)
+      text += ",smooth=" + KeySmoothText(key_transform.smooth);
     if (pack_tail) text += ",tail=packed";
     if (dequantize) text += ",read=dequantize";
   }

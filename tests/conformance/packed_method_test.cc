@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "base/half.h"
+#include "base/memory.h"
 #include "kv/attention/reference.h"
 #include "kv/registry.h"
 #include "kvant/error.h"
@@ -270,6 +271,20 @@ TEST_P(PackedMethodTest, OutputsDoNotDependOnTheNumberOfThreads) {
       EXPECT_TRUE(got == first) << n_threads << " threads, chunk " << chunk;
     }
   }
+}
+
+// read=dequantize is there to show what growing costs.
+TEST_P(PackedMethodTest, ScratchDoesNotGrowWithTheContext) {
+  const test::RandomSequence sequence(kGeometry, 700, test::TestSeed());
+  test::KvRig rig(GetParam(), kGeometry, IsasOf(GetParam()).back(), 2);
+  KvCache cache = rig.NewCache();
+  const std::uint64_t scratch = rig.attention.scratch_bytes();
+  const std::uint64_t tagged = MemoryCountOf(MemoryTag::kScratch).current_bytes;
+  rig.Run(cache, sequence, 640, 128);
+  rig.Run(cache, sequence, 700, 1);
+  const bool grows = rig.method->layer(0).dequantize;
+  EXPECT_EQ(rig.attention.scratch_bytes() != scratch, grows);
+  EXPECT_EQ(MemoryCountOf(MemoryTag::kScratch).current_bytes != tagged, grows);
 }
 
 TEST_P(PackedMethodTest, ExactModeDoesNotDependOnTheChunking) {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Integer dot products of bytes for AVX2; included after vec_avx2-inl.h. Meanings: dot_scalar-inl.h.
+// Integer dot products of bytes for AVX2; included after vec_avx2-inl.h. Meanings:
+// dot_scalar-inl.h.
 
 struct ByteTable {
   __m256i v;  // the sixteen bytes in both halves
@@ -31,11 +32,11 @@ inline VecU DotQuery(VecU sum, VecU levels, VecU query) {
 }
 inline Vec ToFloat(VecU a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline void StoreRounded(std::int8_t* p, Vec a) {
-  const __m256i words =
-      _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+  const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
   const __m256i order = _mm256_permute4x64_epi64(words, 0xd8);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(_mm256_castsi256_si128(order),
-                                                                  _mm256_extracti128_si256(order, 1)));
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm_packs_epi16(_mm256_castsi256_si128(order), _mm256_extracti128_si256(order, 1)));
 }
 inline void StoreRounded64(std::int8_t* p, const Vec (&a)[4]) {
   for (int i = 0; i < 4; ++i) StoreRounded(p + i * 16, a[i]);

@@ -8,7 +8,8 @@ struct ByteTable {
   __m512i v;  // the sixteen bytes in all four quarters
 };
 
-// vpdpbusd multiplies unsigned by signed bytes: levels of keys become unsigned, queries stay signed.
+// vpdpbusd multiplies unsigned by signed bytes: levels of keys become unsigned, queries stay
+// signed.
 inline constexpr std::int32_t kKeyBias = 128;
 
 inline ByteTable LoadByteTable(const std::int8_t* p) {

@@ -1,19 +1,20 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Integer dot products of four bytes in each lane of a VecU, in plain C++; included after vec_scalar-inl.h.
-// The other dot_*-inl.h give the same numbers: sums of products of 8-bit integers are exact.
+// Integer dot products of four bytes in each lane of a VecU, in plain C++; included after
+// vec_scalar-inl.h. The other dot_*-inl.h give the same numbers: sums of products of 8-bit integers
+// are exact.
 //
-// Both factors are -127 to 127 in products with queries (DotQuery). Sums of values take weights of 0 to 127
-// (DotWeights): two such products of bytes fit the 16 bits that AVX2 adds them in.
+// Both factors are -127 to 127 in products with queries (DotQuery). Sums of values take weights of
+// 0 to 127 (DotWeights): two such products of bytes fit the 16 bits that AVX2 adds them in.
 
 // Sixteen bytes that a byte of four bits chooses from.
 struct ByteTable {
   std::int8_t entry[16];
 };
 
-// An instruction set whose dot product wants unsigned levels adds this to a key's table; sums then start at
-// -kKeyBias * (sum of the query's bytes).
+// An instruction set whose dot product wants unsigned levels adds this to a key's table; sums then
+// start at -kKeyBias * (sum of the query's bytes).
 inline constexpr std::int32_t kKeyBias = 0;
 
 inline ByteTable LoadByteTable(const std::int8_t* p) {
@@ -46,15 +47,17 @@ inline VecU DotBytes(VecU sum, VecU a, VecU b) {
 // sum + levels . query, lane by lane; levels from a LoadKeyTable.
 inline VecU DotQuery(VecU sum, VecU levels, VecU query) { return DotBytes(sum, levels, query); }
 // sum + weights . levels, lane by lane; levels from a LoadByteTable.
-inline VecU DotWeights(VecU sum, VecU weights, VecU levels) { return DotBytes(sum, weights, levels); }
+inline VecU DotWeights(VecU sum, VecU weights, VecU levels) {
+  return DotBytes(sum, weights, levels);
+}
 // Lanes as signed integers.
 inline Vec ToFloat(VecU a) {
   Vec r;
   for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<std::int32_t>(a.lane[i]));
   return r;
 }
-// Nearest integers, ties to even; every number must be within -127 to 127. Adding 1.5 * 2^23 leaves the
-// integer in the low bits of the sum.
+// Nearest integers, ties to even; every number must be within -127 to 127. Adding 1.5 * 2^23 leaves
+// the integer in the low bits of the sum.
 inline void StoreRounded(std::int8_t* p, Vec a) {
   for (int i = 0; i < 16; ++i) {
     const float shifted = a.lane[i] + 12582912.0f;

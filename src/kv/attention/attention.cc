@@ -49,7 +49,8 @@ Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
     worker.key_tile = Buffer<float>(head_dim * kBlockTokens, kTag);
     worker.value_tile = Buffer<float>(kBlockTokens * head_dim, kTag);
     worker.forms = MakeForms(method);
-    if (method.spec().key_transform.active()) worker.bias = Buffer<float>(heads * kBiasBlocks, kTag);
+    if (method.spec().key_transform.active())
+      worker.bias = Buffer<float>(heads * kBiasBlocks, kTag);
     workers_.push_back(std::move(worker));
   }
   const std::size_t n_partial = geometry_.n_kv_head * kMaxSplits * heads;
@@ -64,9 +65,11 @@ Attention::QueryForms Attention::MakeForms(const Method& method) const {
   for (std::size_t i = 0; i < geometry_.n_layer; ++i) {
     const LayerMethod& layer = method.layer(i);
     if (layer.key.codec->query_bytes != nullptr) {
-      query_bytes = std::max(query_bytes, layer.key.codec->query_bytes(geometry_.head_dim, *layer.key.config));
+      query_bytes = std::max(query_bytes,
+                             layer.key.codec->query_bytes(geometry_.head_dim, *layer.key.config));
     }
-    if (layer.transform != nullptr) product_floats = std::max(product_floats, layer.transform->product_floats());
+    if (layer.transform != nullptr)
+      product_floats = std::max(product_floats, layer.transform->product_floats());
   }
   constexpr MemoryTag kTag = MemoryTag::kScratch;
   QueryForms forms;
@@ -82,7 +85,8 @@ Attention::QueryForms Attention::MakeForms(const Method& method) const {
 void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
   KVANT_CHECK(threads.n_threads() <= workers_.size());
   if (args.n_query == 1 && !args.exact) return Decode(args, threads);
-  // Tiles end where blocks end, so that the reading rule and the splits are the same for a whole tile.
+  // Tiles end where blocks end, so that the reading rule and the splits are the same for a whole
+  // tile.
   const std::size_t first_tile = args.first_position / kBlockTokens;
   const std::size_t last_tile = (args.first_position + args.n_query - 1) / kBlockTokens;
   const std::size_t n_tiles = last_tile - first_tile + 1;
@@ -91,8 +95,7 @@ void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
     const std::size_t tile = last_tile - item / geometry_.n_kv_head;
     const Head head(args, item % geometry_.n_kv_head, layers_[args.layer]);
     const std::size_t begin = std::max(tile * kBlockTokens, args.first_position);
-    const std::size_t end =
-        std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);
+    const std::size_t end = std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);
     AttendTile(head, begin - args.first_position, end - begin, workers_[thread]);
   };
   threads.ParallelFor(n_tiles * geometry_.n_kv_head, attend);
@@ -138,18 +141,20 @@ void Attention::ExpandSinks(const Head& head, float* key_tile, float* value_tile
 
 std::string Attention::PathName(const Method& method) const {
   const LayerMethod& layer = method.layer(0);
-  const std::string codecs = layer.key.codec == layer.value.codec
-                                 ? std::string(layer.key.codec->name)
-                                 : fmt::format("{}+{}", layer.key.codec->name, layer.value.codec->name);
-  return fmt::format("attend{}/{}/{}", layer.dequantize ? "-dequantized" : "", codecs, IsaName(isa_));
+  const std::string codecs =
+      layer.key.codec == layer.value.codec
+          ? std::string(layer.key.codec->name)
+          : fmt::format("{}+{}", layer.key.codec->name, layer.value.codec->name);
+  return fmt::format("attend{}/{}/{}", layer.dequantize ? "-dequantized" : "", codecs,
+                     IsaName(isa_));
 }
 
 std::uint64_t Attention::scratch_bytes() const {
   std::uint64_t bytes = split_output_.bytes() + split_max_.bytes() + split_sum_.bytes();
   for (const Worker& w : workers_) {
     for (const Buffer<float>* buffer :
-         {&w.query, &w.scores, &w.rescale, &w.part, &w.part_max, &w.part_sum, &w.total, &w.total_max,
-          &w.total_sum, &w.key_tile, &w.value_tile}) {
+         {&w.query, &w.scores, &w.rescale, &w.part, &w.part_max, &w.part_sum, &w.total,
+          &w.total_max, &w.total_sum, &w.key_tile, &w.value_tile}) {
       bytes += buffer->bytes();
     }
     bytes += w.forms.bytes() + w.bias.bytes();

@@ -1,25 +1,28 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Attention of queries over a cache: softmax(q K^T * scale) V for each head, causal, reading every row in
-// the form that the reading rule says (kv/cache.h).
+// Attention of queries over a cache: softmax(q K^T * scale) V for each head, causal, reading every
+// row in the form that the reading rule says (kv/cache.h).
 //
 // Two paths, both without a score matrix of full length:
-//   decode  one query token: codecs score and accumulate straight from their blocks, all query heads of a
+//   decode  one query token: codecs score and accumulate straight from their blocks, all query
+//   heads of a
 //           KV head together; the KV axis is split over threads
-//   tile    up to 64 query tokens: each block is decoded once into a float tile that all of them use
+//   tile    up to 64 query tokens: each block is decoded once into a float tile that all of them
+//   use
 //
-// Order of arithmetic. The KV axis is cut into splits by position alone (SplitBlocks), each split keeps
-// its own running maximum and sum, and splits are merged in order. Both paths do the same operations for
-// a query, so with exact codecs (fp16, bf16) decode, prefill in any chunking and any number of threads
-// agree bit for bit. Codecs that score from codes agree within their stated tolerance; `exact` sends
-// every query through the tile path, which makes them agree bit for bit too.
+// Order of arithmetic. The KV axis is cut into splits by position alone (SplitBlocks), each split
+// keeps its own running maximum and sum, and splits are merged in order. Both paths do the same
+// operations for a query, so with exact codecs (fp16, bf16) decode, prefill in any chunking and any
+// number of threads agree bit for bit. Codecs that score from codes agree within their stated
+// tolerance; `exact` sends every query through the tile path, which makes them agree bit for bit
+// too.
 //
-// Key transform. Packed keys are coded as (k - mean) / lambda: the decode path multiplies the query by
-// lambda and adds q . mean to the scores of each block; the tile path undoes it on the tile.
+// Key transform. Packed keys are coded as (k - mean) / lambda: the decode path multiplies the query
+// by lambda and adds q . mean to the scores of each block; the tile path undoes it on the tile.
 //
-// `read=dequantize` is the published system's way, kept as a measured baseline: at every decode step the
-// whole packed key history of a layer is rebuilt as 16-bit rows, which are then attended.
+// `read=dequantize` is the published system's way, kept as a measured baseline: at every decode
+// step the whole packed key history of a layer is rebuilt as 16-bit rows, which are then attended.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +36,15 @@
 
 namespace kvant {
 
-/// Blocks that one call of a codec's kernel handles at most. The next run is brought into the cache while one is
-/// computed, so two of them should fit the inner caches.
+/// Blocks that one call of a codec's kernel handles at most. The next run is brought into the cache
+/// while one is computed, so two of them should fit the inner caches.
 inline constexpr std::size_t kRunBlocks = 4;
 
 /// Upper bound on the number of splits; scratch is bounded by it, not by the context.
 inline constexpr std::size_t kMaxSplits = 16;
 
-/// Blocks of one split for a query that sees n_blocks blocks: at least 4 (256 tokens), more where the
-/// context would need more than kMaxSplits of them. Depends on the query's position only.
+/// Blocks of one split for a query that sees n_blocks blocks: at least 4 (256 tokens), more where
+/// the context would need more than kMaxSplits of them. Depends on the query's position only.
 std::size_t SplitBlocks(std::size_t n_blocks);
 
 struct AttendArgs {
@@ -70,7 +73,8 @@ class Attention {
  private:
   /// The query of one KV head in the decode path, in all forms that blocks are read with.
   struct QueryForms {
-    Buffer<float> scaled;        // [heads_per_kv, head_dim], times softmax_scale * log2(e); for exact keys
+    Buffer<float>
+        scaled;  // [heads_per_kv, head_dim], times softmax_scale * log2(e); for exact keys
     Buffer<float> transformed;   // for packed keys, by the key transform; empty where there is none
     Buffer<float> products;      // [heads_per_kv, product_floats] of the transform
     Buffer<std::byte> prepared;  // for packed keys, by their codec; empty where it reads floats
@@ -78,16 +82,16 @@ class Attention {
       return scaled.bytes() + transformed.bytes() + products.bytes() + prepared.bytes();
     }
   };
-  /// Scratch of one thread. Rows are (query token, head of the group): heads_per_kv of them in the decode
-  /// path, up to 64 * heads_per_kv in the tile path.
+  /// Scratch of one thread. Rows are (query token, head of the group): heads_per_kv of them in the
+  /// decode path, up to 64 * heads_per_kv in the tile path.
   struct Worker {
-    Buffer<float> query;    // [rows, head_dim], times softmax_scale * log2(e)
-    Buffer<float> scores;   // [rows, 64] or [heads_per_kv, kRunBlocks * 64]
-    Buffer<float> rescale;  // [rows, kRunBlocks or 1]
+    Buffer<float> query;                        // [rows, head_dim], times softmax_scale * log2(e)
+    Buffer<float> scores;                       // [rows, 64] or [heads_per_kv, kRunBlocks * 64]
+    Buffer<float> rescale;                      // [rows, kRunBlocks or 1]
     Buffer<float> part, part_max, part_sum;     // state of the split at hand
     Buffer<float> total, total_max, total_sum;  // merged splits
-    Buffer<float> key_tile;    // [head_dim, 64]
-    Buffer<float> value_tile;  // [64, head_dim]
+    Buffer<float> key_tile;                     // [head_dim, 64]
+    Buffer<float> value_tile;                   // [64, head_dim]
     QueryForms forms;    // decode path, of a version of the key transform that is not the first
     Buffer<float> bias;  // [heads_per_kv, kBiasBlocks]
   };
@@ -143,7 +147,8 @@ class Attention {
   void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
   QueryForms MakeForms(const Method& method) const;
   /// The forms for packed keys of the version that `block` belongs to, from `scaled`.
-  void PrepareForms(const Head& head, std::size_t block, const float* scaled, QueryForms& forms) const;
+  void PrepareForms(const Head& head, std::size_t block, const float* scaled,
+                    QueryForms& forms) const;
 
   CacheGeometry geometry_;
   Isa isa_;
@@ -155,8 +160,8 @@ class Attention {
   Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]
   Buffer<float> split_max_;     // [n_kv_head, kMaxSplits, heads_per_kv]
   Buffer<float> split_sum_;
-  // read=dequantize: exact key sides of a layer's packed blocks, by (KV head, block). Grows with the context,
-  // as it did in the published system; empty for every other method.
+  // read=dequantize: exact key sides of a layer's packed blocks, by (KV head, block). Grows with
+  // the context, as it did in the published system; empty for every other method.
   Buffer<std::byte> rebuilt_;
   std::size_t n_rebuilt_ = 0;  // blocks of one head
 };

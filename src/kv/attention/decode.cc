@@ -43,9 +43,11 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     PrepareHead(Head(args, kv_head, layers_[args.layer]));
   }
-  // A work item is a stretch of a head's splits, so that reading ahead goes on from one to the next.
+  // A work item is a stretch of a head's splits, so that reading ahead goes on from one to the
+  // next.
   const std::size_t n_stretch = std::clamp<std::size_t>(
-      (kItemsPerThread * threads.n_threads() + geometry_.n_kv_head - 1) / geometry_.n_kv_head, 1, n_splits);
+      (kItemsPerThread * threads.n_threads() + geometry_.n_kv_head - 1) / geometry_.n_kv_head, 1,
+      n_splits);
   const auto attend = [&](std::size_t item, std::size_t thread) {
     const std::size_t kv_head = item / n_stretch;
     const std::size_t stretch = item % n_stretch;
@@ -53,8 +55,9 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
     const Head head(args, kv_head, layers_[args.layer]);
     for (std::size_t split = stretch * n_splits / n_stretch; split < last; ++split) {
       const std::size_t begin = split * per_split;
-      DecodeSplit(head, {begin, std::min(begin + per_split, n_blocks)}, std::min(last * per_split, n_blocks),
-                  workers_[thread], SplitResult(kv_head, split));
+      DecodeSplit(head, {begin, std::min(begin + per_split, n_blocks)},
+                  std::min(last * per_split, n_blocks), workers_[thread],
+                  SplitResult(kv_head, split));
     }
   };
   threads.ParallelFor(n_stretch * geometry_.n_kv_head, attend);
@@ -63,7 +66,8 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   }
 }
 
-void Attention::PrepareForms(const Head& head, std::size_t block, const float* scaled, QueryForms& forms) const {
+void Attention::PrepareForms(const Head& head, std::size_t block, const float* scaled,
+                             QueryForms& forms) const {
   const std::size_t rows = geometry_.heads_per_kv;
   const float* query = scaled;
   if (head.transform() != nullptr) {
@@ -90,7 +94,8 @@ void Attention::PrepareHead(const Head& head) {
 }
 
 // Packed blocks are a prefix, so a split reads packed blocks, then the sinks that stand for masked
-// tokens of block 0, then exact blocks. What the value codec must undo on the output is undone between.
+// tokens of block 0, then exact blocks. What the value codec must undo on the output is undone
+// between.
 void Attention::DecodeSplit(const Head& head, Blocks split, std::size_t next_end, Worker& worker,
                             const MergeArgs& result) {
   ResetState(result);
@@ -106,25 +111,32 @@ void Attention::DecodeSplit(const Head& head, Blocks split, std::size_t next_end
     if (split.begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
   }
   for (std::size_t b = n_packed; b < split.end; b += kRunBlocks) {
-    DecodeRun(head, {.begin = b,
-                     .end = std::min(b + kRunBlocks, split.end),
-                     .next_end = next_end,
-                     .forms = &forms_[head.kv_head]}, worker, result);
+    DecodeRun(head,
+              {.begin = b,
+               .end = std::min(b + kRunBlocks, split.end),
+               .next_end = next_end,
+               .forms = &forms_[head.kv_head]},
+              worker, result);
   }
 }
 
-// Stretches of blocks share one version of the key transform and one computation of the biases; runs are parts of
-// them.
+// Stretches of blocks share one version of the key transform and one computation of the biases;
+// runs are parts of them.
 void Attention::DecodePacked(const Head& head, Blocks blocks, std::size_t next_end, Worker& worker,
                              const MergeArgs& result) {
   const KeyTransform* transform = head.method->dequantize ? nullptr : head.transform();
-  const auto version = [&](std::size_t block) { return transform == nullptr ? 0 : transform->VersionOf(block); };
+  const auto version = [&](std::size_t block) {
+    return transform == nullptr ? 0 : transform->VersionOf(block);
+  };
   const QueryForms& first = forms_[head.kv_head];
   std::size_t stretch_end = 0;
   for (std::size_t stretch = blocks.begin; stretch < blocks.end; stretch = stretch_end) {
     stretch_end = std::min(blocks.end, stretch + kBiasBlocks);
     while (version(stretch_end - 1) != version(stretch)) --stretch_end;
-    Run run = {.next_end = next_end, .packed = true, .forms = &first, .bias_stride = stretch_end - stretch};
+    Run run = {.next_end = next_end,
+               .packed = true,
+               .forms = &first,
+               .bias_stride = stretch_end - stretch};
     if (version(stretch) != 0) {
       run.forms = &worker.forms;
       if (stretch == blocks.begin || version(stretch) != version(stretch - 1)) {
@@ -148,7 +160,8 @@ void Attention::DecodePacked(const Head& head, Blocks blocks, std::size_t next_e
   }
 }
 
-// The whole packed key history of the layer back to 16-bit rows, as the published system did at every step.
+// The whole packed key history of the layer back to 16-bit rows, as the published system did at
+// every step.
 void Attention::RebuildKeys(const AttendArgs& args, ThreadPool& threads) {
   const LayerMethod& method = args.cache->method().layer(args.layer);
   const std::size_t n_packed =
@@ -174,7 +187,8 @@ std::byte* Attention::RebuiltKeys(const Head& head, std::size_t block) {
   return rebuilt_.data() + (head.kv_head * n_rebuilt_ + block) * bytes;
 }
 
-void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, const MergeArgs& result) {
+void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker,
+                          const MergeArgs& result) {
   const std::size_t rows = geometry_.heads_per_kv;
   const std::size_t n_blocks = run.end - run.begin;
   const std::size_t stride = n_blocks * kBlockTokens;
@@ -182,17 +196,20 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, cons
   const bool from_codes = run.packed && !rebuilt;
   std::array<const std::byte*, kRunBlocks> keys, values, next;
   for (std::size_t i = 0; i < n_blocks; ++i) {
-    keys[i] = rebuilt ? RebuiltKeys(head, run.begin + i) : head.data(run.begin + i, Side::kKey, run.packed);
+    keys[i] = rebuilt ? RebuiltKeys(head, run.begin + i)
+                      : head.data(run.begin + i, Side::kKey, run.packed);
     values[i] = head.data(run.begin + i, Side::kValue, run.packed);
   }
   const std::size_t n_next = rebuilt ? 0 : std::min(kRunBlocks, run.next_end - run.end);
   for (std::size_t i = 0; i < n_next; ++i) next[i] = head.data(run.end + i, Side::kKey, run.packed);
-  const std::uint64_t block_bytes = run.packed ? head.method->packed_block_bytes() : head.method->exact_block_bytes();
+  const std::uint64_t block_bytes =
+      run.packed ? head.method->packed_block_bytes() : head.method->exact_block_bytes();
   ReadAhead ahead(next.data(), n_next, block_bytes, n_blocks * (2 * kReadSteps + rows));
 
   const SideMethod& key = head.side(Side::kKey, from_codes);
   const bool transformed = from_codes && head.transform() != nullptr;
-  const float* query = transformed ? run.forms->transformed.data() : forms_[head.kv_head].scaled.data();
+  const float* query =
+      transformed ? run.forms->transformed.data() : forms_[head.kv_head].scaled.data();
   const bool prepared = from_codes && key.codec->query_bytes != nullptr;
   float* scores = worker.scores.data();
   head.kernels->side(Side::kKey, from_codes)
@@ -200,7 +217,8 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, cons
               .head_dim = geometry_.head_dim,
               .blocks = keys.data(),
               .n_blocks = n_blocks,
-              .query = prepared ? run.forms->prepared.data() : reinterpret_cast<const std::byte*>(query),
+              .query =
+                  prepared ? run.forms->prepared.data() : reinterpret_cast<const std::byte*>(query),
               .n_query = rows,
               .scores = scores,
               .scores_stride = stride,
@@ -208,7 +226,8 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker, cons
   // Tokens after the query (the rest of the open block), and sinks, which are read from exact rows.
   const std::size_t n_visible =
       std::min(head.last_position + 1 - run.begin * kBlockTokens, n_blocks * kBlockTokens);
-  const std::size_t n_hidden = run.packed && run.begin == 0 && head.has_sinks() ? head.method->sink : 0;
+  const std::size_t n_hidden =
+      run.packed && run.begin == 0 && head.has_sinks() ? head.method->sink : 0;
   for (std::size_t r = 0; r < rows; ++r) {
     std::fill(scores + r * stride + n_visible, scores + (r + 1) * stride, -INFINITY);
     std::fill_n(scores + r * stride, n_hidden, -INFINITY);
@@ -243,7 +262,8 @@ void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& r
   float* rows = worker.key_tile.data();  // keys, then values: at most the 64 rows of a tile each
   float* values = worker.value_tile.data();
   const std::byte* numbers = head.table->sink_rows.data();
-  const std::uint64_t key_bytes = head.method->sink * head.method->exact_key.geometry.bytes_per_token;
+  const std::uint64_t key_bytes =
+      head.method->sink * head.method->exact_key.geometry.bytes_per_token;
   head.kernels->exact_key->widen(numbers, n, rows);
   head.kernels->exact_value->widen(numbers + key_bytes, n, values);
   kernels_->attend_rows({.query = forms_[head.kv_head].scaled.data(),

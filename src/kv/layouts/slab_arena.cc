@@ -34,19 +34,24 @@ std::byte* SlabArena::Take(std::uint64_t bytes, std::size_t stream) {
 }
 
 void SlabArena::Refill(Stream& stream, std::uint64_t block_bytes) {
-  const std::uint64_t wanted = std::clamp(stream.taken_bytes / 8, block_bytes, std::max(kLongestRun, block_bytes));
+  const std::uint64_t wanted =
+      std::clamp(stream.taken_bytes / 8, block_bytes, std::max(kLongestRun, block_bytes));
   if (static_cast<std::uint64_t>(end_ - next_) < block_bytes) AddSlab(block_bytes);
-  const std::uint64_t run = std::min(wanted, static_cast<std::uint64_t>(end_ - next_)) / block_bytes * block_bytes;
+  const std::uint64_t run =
+      std::min(wanted, static_cast<std::uint64_t>(end_ - next_)) / block_bytes * block_bytes;
   stream.next = next_;
   stream.end = next_ + run;
   next_ += run;
 }
 
-// Slabs grow with what is there, so that a short context does not reserve a huge page for a few blocks.
+// Slabs grow with what is there, so that a short context does not reserve a huge page for a few
+// blocks.
 void SlabArena::AddSlab(std::uint64_t at_least) {
-  const std::uint64_t quarter = (reserved_bytes_ / 4 + kSmallestSlab - 1) / kSmallestSlab * kSmallestSlab;
-  const std::uint64_t bytes = std::max(std::clamp(quarter, kSmallestSlab, kLargestSlab),
-                                       (at_least + kSmallestSlab - 1) / kSmallestSlab * kSmallestSlab);
+  const std::uint64_t quarter =
+      (reserved_bytes_ / 4 + kSmallestSlab - 1) / kSmallestSlab * kSmallestSlab;
+  const std::uint64_t bytes =
+      std::max(std::clamp(quarter, kSmallestSlab, kLargestSlab),
+               (at_least + kSmallestSlab - 1) / kSmallestSlab * kSmallestSlab);
   slabs_.reserve(slabs_.size() + 1);
   next_ = MapPages(bytes, MemoryTag::kKv);
   end_ = next_ + bytes;

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of blocks. Attention reads the blocks of one head in order, and reads fast only where they follow each
-// other in memory, in large pages (docs/design/006-integer-attention.md). So blocks are cut out of slabs of up to
-// 2 MiB on huge pages, and each stream (a head) gets several in a row: an eighth of what it has, 256 KiB at most.
-// What is reserved and not used is bounded by that eighth and by one slab.
+// Memory of blocks. Attention reads the blocks of one head in order, and reads fast only where they
+// follow each other in memory, in large pages (docs/design/006-integer-attention.md). So blocks are
+// cut out of slabs of up to 2 MiB on huge pages, and each stream (a head) gets several in a row: an
+// eighth of what it has, 256 KiB at most. What is reserved and not used is bounded by that eighth
+// and by one slab.
 //
 // Not thread-safe.
 #pragma once
@@ -27,10 +28,11 @@ class SlabArena {
   /// Largest block that is cut out of a slab.
   static constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 20;
 
-  /// `bytes` zeroed bytes aligned to 64; bytes is a multiple of 64, above 0 and at most kMaxBlockBytes. Throws
-  /// Error(kResourceExhausted) where the system has no memory.
+  /// `bytes` zeroed bytes aligned to 64; bytes is a multiple of 64, above 0 and at most
+  /// kMaxBlockBytes. Throws Error(kResourceExhausted) where the system has no memory.
   std::byte* Take(std::uint64_t bytes, std::size_t stream);
-  /// Gives back what Take gave for `bytes`. Slabs go back to the system when nothing is taken any more.
+  /// Gives back what Take gave for `bytes`. Slabs go back to the system when nothing is taken any
+  /// more.
   void Give(std::byte* data, std::uint64_t bytes) noexcept;
 
   /// Of all slabs, used or not.

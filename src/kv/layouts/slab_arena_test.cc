@@ -33,7 +33,8 @@ TEST(SlabArena, BlocksAreZeroedAlignedAndApart) {
       blocks.pop_back();
       continue;
     }
-    const std::uint64_t bytes = kSizes[rng.Below(100) < 95 ? rng.Below(4) : rng.Below(std::size(kSizes))];
+    const std::uint64_t bytes =
+        kSizes[rng.Below(100) < 95 ? rng.Below(4) : rng.Below(std::size(kSizes))];
     std::byte* data = arena.Take(bytes, rng.Below(4));
     ASSERT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
     ASSERT_TRUE(std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; }));

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// q . mean of each block, which attention adds to the scores of packed keys (key_transform.h): data of the
-// kernel, which comes in one version for each instruction set (kv/attention/attention_kernels.h).
+// q . mean of each block, which attention adds to the scores of packed keys (key_transform.h): data
+// of the kernel, which comes in one version for each instruction set
+// (kv/attention/attention_kernels.h).
 #pragma once
 
 #include <cstddef>

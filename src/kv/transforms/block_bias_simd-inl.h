@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Body of the block bias on Vec; included inside each ISA's namespace after a vec_*-inl.h. One chain of fused
-// multiply-adds over the pairs and one reduction for each block: the same bits on every ISA.
+// Body of the block bias on Vec; included inside each ISA's namespace after a vec_*-inl.h. One
+// chain of fused multiply-adds over the pairs and one reduction for each block: the same bits on
+// every ISA.
 
 // Products of one row, turned by 64 * high blocks: re and im [stride].
-inline void TurnProducts(const RopePhases& phases, std::size_t high, const float* products, float* re,
-                         float* im) {
+inline void TurnProducts(const RopePhases& phases, std::size_t high, const float* products,
+                         float* re, float* im) {
   const std::size_t stride = phases.stride();
   for (std::size_t i = 0; i < stride; i += 16) {
     const Vec x = Load(products + i), y = Load(products + stride + i);
@@ -29,7 +30,8 @@ inline void BlockBias(const BlockBiasArgs& a) noexcept {
     float re[RopePhases::kMaxStride], im[RopePhases::kMaxStride];
     for (std::size_t b = 0; b < a.n_blocks; ++b) {
       const std::size_t low = (a.first + b) % RopePhases::kLow;
-      if (b == 0 || low == 0) TurnProducts(*a.phases, (a.first + b) / RopePhases::kLow, products, re, im);
+      if (b == 0 || low == 0)
+        TurnProducts(*a.phases, (a.first + b) / RopePhases::kLow, products, re, im);
       Vec sum = Set1(0.0f);
       for (std::size_t i = 0; i < stride; i += 16) {
         sum = Fma(Load(re + i), Load(a.phases->low_cos(low) + i), sum);

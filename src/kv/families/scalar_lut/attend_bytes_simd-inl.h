@@ -1,20 +1,22 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Scores and weighted sums from codes of up to 4 bits in integers: levels are bytes by a shuffle, queries and
-// weights are rounded to bytes, products are summed by dot products of four bytes. Included inside each
-// ISA's namespace after unpack_simd-inl.h and a dot_*-inl.h. Integer sums are exact, so every ISA gives the same
-// bits.
+// Scores and weighted sums from codes of up to 4 bits in integers: levels are bytes by a shuffle,
+// queries and weights are rounded to bytes, products are summed by dot products of four bytes.
+// Included inside each ISA's namespace after unpack_simd-inl.h and a dot_*-inl.h. Integer sums are
+// exact, so every ISA gives the same bits.
 //
 //   score        = factor scalar_t sum_i q8_i level8_i           q8 = round(127 q / max|q|)
-//   output      += factor sum_t w8_t level8_ti    per block      w8 = round(127 w_t scalar_t / max of the block)
+//   output      += factor sum_t w8_t level8_ti    per block      w8 = round(127 w_t scalar_t / max
+//   of the block)
 //
-// The rounding of q costs at most max|q| / 254 a coordinate, that of w the largest weight of the block / 254 a
-// token: both far below the error of 4-bit codes (docs/design/006-integer-attention.md).
+// The rounding of q costs at most max|q| / 254 a coordinate, that of w the largest weight of the
+// block / 254 a token: both far below the error of 4-bit codes
+// (docs/design/006-integer-attention.md).
 
 // A prepared query: head_dim bytes, then this.
 struct QueryTail {
-  float factor;       // of the integer sum: max|q| / 127 * step
+  float factor;        // of the integer sum: max|q| / 127 * step
   std::int32_t start;  // -kKeyBias * sum of the bytes
   std::int32_t unused[2];
 };
@@ -32,7 +34,8 @@ struct ByteQuery {
 inline constexpr float kLeastScale = 0x1p-100f;
 inline constexpr float kLargestFinite = 0x1.fffffep127f;
 
-inline void RoundQuery(const Config& config, const float* row, std::size_t head_dim, std::byte* prepared) {
+inline void RoundQuery(const Config& config, const float* row, std::size_t head_dim,
+                       std::byte* prepared) {
   Vec most = Set1(0.0f);
   Vec zero = Set1(0.0f);  // becomes NaN where a number is not finite
   for (std::size_t i = 0; i < head_dim; i += 16) {
@@ -57,10 +60,11 @@ inline void RoundQuery(const Config& config, const float* row, std::size_t head_
 }
 
 template <unsigned kBits, int kHalf, int kRows, int kGroups>
-inline void ScoreFour(const EightCodes<kBits> (&codes)[kGroups], const ByteQuery* query, std::size_t eighth,
-                      const ByteTable& table, VecU (&sum)[kRows][kGroups]) {
+inline void ScoreFour(const EightCodes<kBits> (&codes)[kGroups], const ByteQuery* query,
+                      std::size_t eighth, const ByteTable& table, VecU (&sum)[kRows][kGroups]) {
   VecU level[kGroups];
-  for (int g = 0; g < kGroups; ++g) level[g] = LookupBytes(table, codes[g].template Indices<kHalf>());
+  for (int g = 0; g < kGroups; ++g)
+    level[g] = LookupBytes(table, codes[g].template Indices<kHalf>());
   for (int r = 0; r < kRows; ++r) {
     const VecU q = query[r].Four(2 * eighth + kHalf);
     for (int g = 0; g < kGroups; ++g) sum[r][g] = DotQuery(sum[r][g], level[g], q);
@@ -73,7 +77,8 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
   const ByteTable table = LoadKeyTable(config.bytes.data());
   ByteQuery query[kRows];
   for (int r = 0; r < kRows; ++r) {
-    query[r].bytes = s.query + (row + static_cast<std::size_t>(r)) * (s.head_dim + sizeof(QueryTail));
+    query[r].bytes =
+        s.query + (row + static_cast<std::size_t>(r)) * (s.head_dim + sizeof(QueryTail));
     std::memcpy(&query[r].tail, query[r].bytes + s.head_dim, sizeof(QueryTail));
   }
   ReadAhead* ahead = row == 0 ? s.ahead : nullptr;
@@ -85,7 +90,8 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
     for (std::size_t group = 0; group < kBlockTokens / kLanes; group += kTileVecs) {
       VecU sum[kRows][kTileVecs];
       for (int r = 0; r < kRows; ++r) {
-        for (int g = 0; g < kTileVecs; ++g) sum[r][g] = Set1U32(static_cast<std::uint32_t>(query[r].tail.start));
+        for (int g = 0; g < kTileVecs; ++g)
+          sum[r][g] = Set1U32(static_cast<std::uint32_t>(query[r].tail.start));
       }
       for (std::size_t eighth = 0; eighth < s.head_dim / 8; ++eighth) {
         EightCodes<kBits> codes[kTileVecs];
@@ -105,8 +111,8 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
   }
 }
 
-// Weights of one row and block, with the tokens' scalars, to bytes. Returns the factor of the integer sums. The
-// encoder writes no negative scalars; of damaged bytes they are read as zeros.
+// Weights of one row and block, with the tokens' scalars, to bytes. Returns the factor of the
+// integer sums. The encoder writes no negative scalars; of damaged bytes they are read as zeros.
 inline float RoundWeights(const Config& config, const Vec (&scalars)[4], const float* weights,
                           std::int8_t* bytes) {
   Vec w[4];
@@ -120,8 +126,9 @@ inline float RoundWeights(const Config& config, const Vec (&scalars)[4], const f
 }
 
 template <unsigned kBits, int kHalf, int kRows, int kVecs>
-inline void SumFour(const EightCodes<kBits> (&codes)[kVecs], const std::int8_t (&weights)[kRows][kBlockTokens],
-                    std::size_t eighth, const ByteTable& table, VecU (&sum)[kRows][kVecs]) {
+inline void SumFour(const EightCodes<kBits> (&codes)[kVecs],
+                    const std::int8_t (&weights)[kRows][kBlockTokens], std::size_t eighth,
+                    const ByteTable& table, VecU (&sum)[kRows][kVecs]) {
   VecU level[kVecs];
   for (int v = 0; v < kVecs; ++v) level[v] = LookupBytes(table, codes[v].template Indices<kHalf>());
   for (int r = 0; r < kRows; ++r) {
@@ -133,8 +140,9 @@ inline void SumFour(const EightCodes<kBits> (&codes)[kVecs], const std::int8_t (
 }
 
 template <unsigned kBits, int kRows, int kVecs>
-inline void SumByteColumns(const AccumulateArgs& a, const PlaneWords& words, std::size_t b, std::size_t row,
-                           std::size_t col, const std::int8_t (&weights)[kRows][kBlockTokens],
+inline void SumByteColumns(const AccumulateArgs& a, const PlaneWords& words, std::size_t b,
+                           std::size_t row, std::size_t col,
+                           const std::int8_t (&weights)[kRows][kBlockTokens],
                            const float (&factor)[kRows], ReadAhead* ahead) {
   const ByteTable table = LoadByteTable(ConfigOf(a.config).bytes.data());
   VecU sum[kRows][kVecs];
@@ -169,7 +177,8 @@ inline void SumByteRows(const AccumulateArgs& a, std::size_t row) {
       scalars[g] = LoadScalars(config, a.blocks[b], g * kLanes);
     }
     for (int r = 0; r < kRows; ++r) {
-      const float* w = a.weights + (row + static_cast<std::size_t>(r)) * a.weights_stride + b * kBlockTokens;
+      const float* w =
+          a.weights + (row + static_cast<std::size_t>(r)) * a.weights_stride + b * kBlockTokens;
       factor[r] = RoundWeights(config, scalars, w, weights[r]);
     }
     std::size_t col = 0;

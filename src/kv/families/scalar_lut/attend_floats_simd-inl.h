@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Scores and weighted sums from codes of 5 to 8 bits, whose levels bytes cannot hold (rounding 8-bit levels to
-// bytes would more than double their error), on Vec; included inside each ISA's namespace after
-// unpack_simd-inl.h. Each result is one chain of fused multiply-adds in the order of dimensions (scores) or tokens
-// (sums): the same bits on every ISA and in every tiling. Rows are read one at a time: levels come from
-// memory, and each instance costs compile time.
+// Scores and weighted sums from codes of 5 to 8 bits, whose levels bytes cannot hold (rounding
+// 8-bit levels to bytes would more than double their error), on Vec; included inside each ISA's
+// namespace after unpack_simd-inl.h. Each result is one chain of fused multiply-adds in the order
+// of dimensions (scores) or tokens (sums): the same bits on every ISA and in every tiling. Rows are
+// read one at a time: levels come from memory, and each instance costs compile time.
 
 // Dimension kNumber of eight, for kGroups groups of 16 tokens.
 template <unsigned kBits, int kGroups, int kNumber>
-inline void ScoreDim(const EightCodes<kBits> (&codes)[kGroups], const float* query, const float* table,
-                     Vec (&acc)[kGroups]) {
+inline void ScoreDim(const EightCodes<kBits> (&codes)[kGroups], const float* query,
+                     const float* table, Vec (&acc)[kGroups]) {
   const Vec q = Set1(query[kNumber]);
   for (int g = 0; g < kGroups; ++g) {
     acc[g] = Fma(q, codes[g].template Level<kNumber>(table, Set1(0.0f)), acc[g]);
@@ -53,8 +53,8 @@ inline void ScoreFloats(const ScoreArgs& s) {
 
 // Token kNumber of eight, for kVecs groups of 16 dimensions.
 template <unsigned kBits, int kVecs, int kNumber>
-inline void SumToken(const EightCodes<kBits> (&codes)[kVecs], const float* weights, const float* table,
-                     Vec (&acc)[kVecs]) {
+inline void SumToken(const EightCodes<kBits> (&codes)[kVecs], const float* weights,
+                     const float* table, Vec (&acc)[kVecs]) {
   const Vec w = Set1(weights[kNumber]);
   for (int v = 0; v < kVecs; ++v) {
     acc[v] = Fma(w, codes[v].template Level<kNumber>(table, Set1(0.0f)), acc[v]);
@@ -63,8 +63,8 @@ inline void SumToken(const EightCodes<kBits> (&codes)[kVecs], const float* weigh
 
 // One block into kVecs outputs. weights [64] have the tokens' scalars folded in.
 template <unsigned kBits, int kVecs>
-inline void SumColumns(const Config& config, const PlaneWords& words, const float* weights, float rescale,
-                       std::size_t col, float* output) {
+inline void SumColumns(const Config& config, const PlaneWords& words, const float* weights,
+                       float rescale, std::size_t col, float* output) {
   const float* table = config.table.data();
   Vec acc[kVecs];
   for (int v = 0; v < kVecs; ++v) acc[v] = Mul(Load(output + col + v * 16), Set1(rescale));

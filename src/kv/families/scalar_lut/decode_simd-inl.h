@@ -3,11 +3,11 @@
 
 // Whole tiles from codes, on Vec; included inside each ISA's namespace after unpack_simd-inl.h.
 
-// Number kNumber of eight along one group of lanes: keys [dim][token] and values [token][dim] both have the
-// lanes as the fastest index of the tile.
+// Number kNumber of eight along one group of lanes: keys [dim][token] and values [token][dim] both
+// have the lanes as the fastest index of the tile.
 template <unsigned kBits, int kNumber>
-inline void DecodeNumber(const EightCodes<kBits>& codes, const Config& config, Vec table16, Vec scale,
-                         float* out) {
+inline void DecodeNumber(const EightCodes<kBits>& codes, const Config& config, Vec table16,
+                         Vec scale, float* out) {
   Store(out, Mul(codes.template Level<kNumber>(config.table.data(), table16), scale));
 }
 
@@ -53,14 +53,30 @@ inline void DecodeBits(Side side, const DecodeArgs& d) {
 inline void Decode(Side side, const DecodeArgs& d) noexcept {
   const Config& config = ConfigOf(d.config);
   switch (config.book->bits()) {
-    case 1: DecodeBits<1>(side, d); break;
-    case 2: DecodeBits<2>(side, d); break;
-    case 3: DecodeBits<3>(side, d); break;
-    case 4: DecodeBits<4>(side, d); break;
-    case 5: DecodeBits<5>(side, d); break;
-    case 6: DecodeBits<6>(side, d); break;
-    case 7: DecodeBits<7>(side, d); break;
-    default: DecodeBits<8>(side, d); break;
+    case 1:
+      DecodeBits<1>(side, d);
+      break;
+    case 2:
+      DecodeBits<2>(side, d);
+      break;
+    case 3:
+      DecodeBits<3>(side, d);
+      break;
+    case 4:
+      DecodeBits<4>(side, d);
+      break;
+    case 5:
+      DecodeBits<5>(side, d);
+      break;
+    case 6:
+      DecodeBits<6>(side, d);
+      break;
+    case 7:
+      DecodeBits<7>(side, d);
+      break;
+    default:
+      DecodeBits<8>(side, d);
+      break;
   }
   if (side == Side::kKey) {
     UnrotateColumns(config.rotation, d.tile);
