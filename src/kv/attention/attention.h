@@ -6,10 +6,9 @@
 //
 // Two paths, both without a score matrix of full length:
 //   decode  one query token: codecs score and accumulate straight from their blocks, all query
-//   heads of a
-//           KV head together; the KV axis is split over threads
+//           heads of a KV head together; the KV axis is split over threads
 //   tile    up to 64 query tokens: each block is decoded once into a float tile that all of them
-//   use
+//           use
 //
 // Order of arithmetic. The KV axis is cut into splits by position alone (SplitBlocks), each split
 // keeps its own running maximum and sum, and splits are merged in order. Both paths do the same
@@ -73,8 +72,8 @@ class Attention {
  private:
   /// The query of one KV head in the decode path, in all forms that blocks are read with.
   struct QueryForms {
-    Buffer<float>
-        scaled;  // [heads_per_kv, head_dim], times softmax_scale * log2(e); for exact keys
+    /// [heads_per_kv, head_dim], times softmax_scale * log2(e); for exact keys.
+    Buffer<float> scaled;
     Buffer<float> transformed;   // for packed keys, by the key transform; empty where there is none
     Buffer<float> products;      // [heads_per_kv, product_floats] of the transform
     Buffer<std::byte> prepared;  // for packed keys, by their codec; empty where it reads floats

@@ -4,7 +4,7 @@
 // Memory of blocks. Attention reads the blocks of one head in order, and reads fast only where they
 // follow each other in memory, in large pages (docs/design/006-integer-attention.md). So blocks are
 // cut out of slabs of up to 2 MiB on huge pages, and each stream (a head) gets several in a row: an
-// eighth of what it has, 256 KiB at most. What is reserved and not used is bounded by that eighth
+// eighth of what it has, 1 MiB at most. What is reserved and not used is bounded by that eighth
 // and by one slab.
 //
 // Not thread-safe.

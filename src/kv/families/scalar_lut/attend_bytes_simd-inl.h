@@ -6,9 +6,8 @@
 // Included inside each ISA's namespace after unpack_simd-inl.h and a dot_*-inl.h. Integer sums are
 // exact, so every ISA gives the same bits.
 //
-//   score        = factor scalar_t sum_i q8_i level8_i           q8 = round(127 q / max|q|)
-//   output      += factor sum_t w8_t level8_ti    per block      w8 = round(127 w_t scalar_t / max
-//   of the block)
+//   score    = factor scalar_t sum_i q8_i level8_i     q8 = round(127 q / max|q|)
+//   output  += factor sum_t w8_t level8_ti             w8 = round(127 w_t scalar_t / the block's max)
 //
 // The rounding of q costs at most max|q| / 254 a coordinate, that of w the largest weight of the
 // block / 254 a token: both far below the error of 4-bit codes
