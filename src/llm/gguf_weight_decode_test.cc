@@ -123,8 +123,9 @@ TEST(WeightDecode, EncodingStaysWithinTheStep) {
           case WeightType::kBF16:
             bound = std::abs(values[i]) * 0x1p-8;
             break;
-          case WeightType::kQ4_0:  // a full step where the opposite sign would need code +8
-            bound = largest / 8 * 1.001;
+          case WeightType::kQ4_0:  // a full step where the opposite sign would need code +8: 8 - 7
+                                   // steps, which fp16 may have rounded down by 2^-11
+            bound = largest / 8 * (1 + 7.1 * 0x1p-11);
             break;
           case WeightType::kQ4_1:
             bound = (*high - *low) / 15 * 0.5 + 16 * largest * 0x1p-11;
