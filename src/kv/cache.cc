@@ -7,25 +7,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kv/cache_sides.h"
 
 namespace kvant {
-namespace {
-
-// Start of one side inside a block: keys first, then values.
-std::byte* SideData(const BlockRef& block, Side side, const BlockGeometry& key) {
-  return block.data() + (side == Side::kKey ? 0 : key.bytes);
-}
-
-const SideMethod& SideOf(const LayerMethod& method, Side side) {
-  return side == Side::kKey ? method.key : method.value;
-}
-
-const SideMethod& ExactSideOf(const LayerMethod& method, Side side) {
-  return side == Side::kKey ? method.exact_key : method.exact_value;
-}
-
-}  // namespace
-
 KvCache::KvCache(std::shared_ptr<const Method> method, BlockPool* pool, Isa isa)
     : method_(std::move(method)), pool_(pool), isa_(isa) {
   state_.heads.resize(geometry().n_layer * geometry().n_kv_head);
@@ -83,20 +67,27 @@ BlockRef& KvCache::Writable(BlockPool& pool, BlockRef& block, std::uint64_t byte
 }
 
 void KvCache::Append(std::size_t layer, std::size_t n, const float* keys, const float* values,
-                     const float* queries) {
+                     const float* queries, ThreadPool* threads) {
   if (n == 0) return;
   const LayerMethod& method = method_->layer(layer);
   if (method_->spec().key_transform.mean == KeyMean::kRope && length() + n > RopePhases::kMaxTokens) {
     Fail(ErrorCode::kInvalidArgument, "k_mean=rope reaches {} tokens; use another k_mean for longer texts",
          RopePhases::kMaxTokens);
   }
+  std::vector<PackJob> jobs;
   for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
     AppendHead(layer, kv_head, n, keys, values);
     if (method.energy_bytes() > 0) {
       AddQueries(method, kv_head, n, queries, MutableHead(layer, kv_head));
     }
     // Also what only the query after this step reads packed: Commit must not need memory.
-    if (!method.pack_tail) PackHead(layer, kv_head, method.HeldPacked(length() + n));
+    if (!method.pack_tail) PackHead(layer, kv_head, method.HeldPacked(length() + n), jobs);
+  }
+  const auto pack = [&](std::size_t i, std::size_t) { PackSide(layer, jobs[i]); };
+  if (threads != nullptr && jobs.size() > 1) {
+    threads->ParallelFor(jobs.size(), pack);
+  } else {
+    for (std::size_t i = 0; i < jobs.size(); ++i) pack(i, 0);
   }
 }
 
@@ -161,126 +152,6 @@ void KvCache::AddQueries(const LayerMethod& method, std::size_t kv_head, std::si
     method.transform->AddQueries(queries + row * rows * geometry().head_dim, rows, energy);
   }
   table.n_energy = end;
-}
-
-std::vector<float> KvCache::BlockRows(const LayerMethod& method, const HeadTable& table,
-                                      std::size_t block, Side side, bool packed) const {
-  const std::size_t head_dim = geometry().head_dim;
-  const SideMethod& form = packed ? SideOf(method, side) : ExactSideOf(method, side);
-  const BlockRef& data = packed ? table.blocks[block].packed : table.blocks[block].exact;
-  const BlockGeometry& key = packed ? method.key.geometry : method.exact_key.geometry;
-  std::vector<float> tile(kBlockTokens * head_dim);
-  KernelSetOf(*form.codec, isa_)
-      .decode(side, {.config = form.config.get(),
-                     .head_dim = head_dim,
-                     .block = SideData(data, side, key),
-                     .tile = tile.data()});
-  if (side == Side::kValue) return tile;
-  if (packed && method.transform != nullptr) {
-    method.transform->Undo(table.version(method.transform->VersionOf(block)), block, tile.data());
-  }
-  std::vector<float> rows(tile.size());  // keys decode with the token index fastest
-  for (std::size_t token = 0; token < kBlockTokens; ++token) {
-    for (std::size_t dim = 0; dim < head_dim; ++dim) {
-      rows[token * head_dim + dim] = tile[dim * kBlockTokens + token];
-    }
-  }
-  return rows;
-}
-
-void KvCache::PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed) {
-  if (n_packed == 0) return;
-  const LayerMethod& method = method_->layer(layer);
-  HeadTable& table = MutableHead(layer, kv_head);
-  if (method.sink_bytes() > 0 && !table.sink_rows) CopySinkRows(method, table);
-  // Packed blocks form a prefix, and a version is learned before its first block is packed.
-  std::size_t block = n_packed;
-  while (block > 0 && !table.blocks[block - 1].packed) --block;
-  for (; block < n_packed; ++block) {
-    if (method.transform != nullptr) {
-      const std::size_t version = method.transform->VersionOf(block);
-      if (version == table.versions.size()) FreezeVersion(method, kv_head, version, table);
-    }
-    PackBlock(layer, kv_head, block);
-  }
-}
-
-void KvCache::CopySinkRows(const LayerMethod& method, HeadTable& table) {
-  const std::size_t head_dim = geometry().head_dim;
-  table.sink_rows = pool_->Allocate(method.sink_bytes());
-  std::byte* out = table.sink_rows.data();
-  for (const Side side : {Side::kKey, Side::kValue}) {
-    const SideMethod& exact = ExactSideOf(method, side);
-    const std::vector<float> rows = ExactRows(method, table, 0, side);
-    // Rows as the value side stores them: token-major. A block's worth is encoded, the sinks are kept.
-    std::vector<std::byte> encoded(exact.geometry.bytes);
-    KernelSetOf(*exact.codec, isa_)
-        .encode(Side::kValue, {.config = exact.config.get(),
-                               .head_dim = head_dim,
-                               .rows = rows.data(),
-                               .row_stride = head_dim,
-                               .n_rows = method.sink,
-                               .first = 0,
-                               .block = encoded.data()});
-    const std::size_t bytes = method.sink * exact.geometry.bytes_per_token;
-    std::memcpy(out, encoded.data(), bytes);
-    out += bytes;
-  }
-}
-
-// From the 64 + window rows that are exact when the version's first block is packed, whatever the chunking;
-// sinks are outliers and stay out of the statistics.
-void KvCache::FreezeVersion(const LayerMethod& method, std::size_t kv_head, std::size_t version,
-                            HeadTable& table) {
-  BlockRef state = pool_->Allocate(method.version_bytes());
-  const std::size_t first = method.transform->FirstBlock(version);
-  const std::size_t skip = version == 0 ? method.sink : 0;
-  std::vector<float> rows;
-  for (std::size_t block = first; block <= first + method.window / kBlockTokens; ++block) {
-    const std::vector<float> block_rows = ExactRows(method, table, block, Side::kKey);
-    rows.insert(rows.end(), block_rows.begin(), block_rows.end());
-  }
-  const std::size_t head_dim = geometry().head_dim;
-  method.transform->Freeze(
-      {.rows = rows.data() + skip * head_dim,
-       .n_rows = rows.size() / head_dim - skip,
-       .position = first * kBlockTokens + skip,
-       .energy = method.energy_bytes() > 0 ? reinterpret_cast<const float*>(table.energy.data())
-                                           : nullptr,
-       .n_queries = (method.StatisticsEnd() - method.sink) * geometry().heads_per_kv,
-       .profile = method.profile == nullptr ? nullptr : method.profile + kv_head},
-      reinterpret_cast<float*>(state.data()));
-  table.versions.push_back(std::move(state));
-}
-
-void KvCache::PackBlock(std::size_t layer, std::size_t kv_head, std::size_t block) {
-  const LayerMethod& method = method_->layer(layer);
-  HeadTable& table = MutableHead(layer, kv_head);
-  BlockRef packed = pool_->Allocate(method.packed_block_bytes(), StreamOf(layer, kv_head));
-  for (const Side side : {Side::kKey, Side::kValue}) {
-    const SideMethod& exact = ExactSideOf(method, side);
-    const SideMethod& target = SideOf(method, side);
-    std::byte* to = SideData(packed, side, method.key.geometry);
-    if (target.codec == exact.codec) {  // the exact type on this side: the bytes as they are
-      std::memcpy(to, SideData(table.blocks[block].exact, side, method.exact_key.geometry),
-                  exact.geometry.bytes);
-      continue;
-    }
-    std::vector<float> rows = ExactRows(method, table, block, side);
-    if (side == Side::kKey && method.transform != nullptr) {
-      method.transform->Apply(table.version(method.transform->VersionOf(block)), block, rows.data());
-    }
-    EncodeRows(layer, kv_head, side, target,
-               {.config = target.config.get(),
-                .head_dim = geometry().head_dim,
-                .rows = rows.data(),
-                .row_stride = geometry().head_dim,
-                .n_rows = kBlockTokens,
-                .first = 0,
-                .block = to},
-               block * kBlockTokens);
-  }
-  table.blocks[block].packed = std::move(packed);
 }
 
 void KvCache::FinishLayer(std::size_t layer, std::size_t t) {

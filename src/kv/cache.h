@@ -36,6 +36,7 @@
 #include <span>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "kv/layouts/block_pool.h"
 #include "kv/resolved_method.h"
 
@@ -79,8 +80,9 @@ class KvCache {
   /// where the method's smoothing needs them (KeyTransform::needs_queries) and may be nullptr elsewhere.
   /// Throws Error: kInvalidArgument names layer, head and token of a value that the exact type or the
   /// codec cannot hold; kResourceExhausted at the pool's limit. After an error call Rollback.
+  /// `threads` share the packing of blocks; the bytes do not depend on them.
   void Append(std::size_t layer, std::size_t n, const float* keys, const float* values,
-              const float* queries = nullptr);
+              const float* queries = nullptr, ThreadPool* threads = nullptr);
   /// All queries below t have read this layer (appended up to exactly t). Optional: Commit does the same.
   void FinishLayer(std::size_t layer, std::size_t t);
   /// Declares every position below t final (t >= length(), all layers appended up to exactly t).
@@ -138,8 +140,14 @@ class KvCache {
                   const EncodeArgs& args, std::size_t position) const;
   void AddQueries(const LayerMethod& method, std::size_t kv_head, std::size_t n, const float* queries,
                   HeadTable& table);
-  void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed);
-  void PackBlock(std::size_t layer, std::size_t kv_head, std::size_t block);
+  /// One side of a block that is to be packed; independent of all others.
+  struct PackJob {
+    std::size_t kv_head;
+    std::size_t block;
+    Side side;
+  };
+  void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed, std::vector<PackJob>& jobs);
+  void PackSide(std::size_t layer, const PackJob& job);
   void CopySinkRows(const LayerMethod& method, HeadTable& table);
   void FreezeVersion(const LayerMethod& method, std::size_t kv_head, std::size_t version,
                      HeadTable& table);

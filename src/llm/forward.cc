@@ -142,7 +142,7 @@ void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
   matmul_.Run(qkv, normed, threads_);
   ApplyRope(query_.data(), n, config.n_q_head);
   ApplyRope(keys_.data(), n, config.n_kv_head);
-  cache.Append(layer, n, keys_.data(), values_.data(), query_.data());
+  cache.Append(layer, n, keys_.data(), values_.data(), query_.data(), &threads_);
   attention_.Attend({.cache = &cache,
                      .layer = layer,
                      .first_position = cache.length(),

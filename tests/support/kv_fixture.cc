@@ -77,7 +77,7 @@ std::vector<float> KvRig::Run(KvCache& cache, const RandomSequence& sequence, st
     std::vector<float> step(n * g.n_layer * row);
     for (std::size_t layer = 0; layer < g.n_layer; ++layer) {
       cache.Append(layer, n, sequence.keys(layer, first), sequence.values(layer, first),
-                   sequence.queries(layer, first));
+                   sequence.queries(layer, first), &threads);
       std::vector<float> output(n * row);
       attention.Attend({.cache = &cache,
                         .layer = layer,

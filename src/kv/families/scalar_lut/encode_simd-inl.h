@@ -123,10 +123,15 @@ inline float ScalarOf(const Config& config, std::size_t head_dim, float rms, con
   Vec yl = Set1(0.0f);
   Vec ll = Set1(0.0f);
   Vec yy = Set1(0.0f);
+  const Vec table16 = Load(config.table.data());
+  const bool in_register = config.book->bits() == 4;  // the table is in the order of the codes
   for (std::size_t i = 0; i < head_dim; i += 16) {
     float levels[16];
-    for (std::size_t j = 0; j < 16; ++j) levels[j] = config.book->levels[row.code[i + j]];
-    const Vec level = Load(levels);
+    Vec level = Lookup16(table16, LoadU32(row.code + i));
+    if (!in_register) {
+      for (std::size_t j = 0; j < 16; ++j) levels[j] = config.book->levels[row.code[i + j]];
+      level = Load(levels);
+    }
     const Vec y = Load(row.y + i);
     yl = Fma(y, level, yl);
     ll = Fma(level, level, ll);
@@ -137,23 +142,44 @@ inline float ScalarOf(const Config& config, std::size_t head_dim, float rms, con
   return rms * __builtin_sqrtf(ReduceAdd(yy) / ReduceAdd(ll));
 }
 
+// One word of a plane of kBits bits, from up to 32 / kBits codes.
+template <unsigned kBits>
+inline std::uint32_t PackWord(const std::uint32_t* code, std::size_t n, unsigned shift) {
+  constexpr std::size_t kPerWord = 32 / kBits;
+  constexpr std::uint32_t kMask = (1u << kBits) - 1;
+  std::uint32_t word = 0;
+  if (n == kPerWord) {  // of known length, for the compiler to unroll
+    for (std::size_t i = 0; i < kPerWord; ++i) {
+      word |= (code[i] >> shift & kMask) << (8 * (i % 4) + kBits * (i / 4));
+    }
+    return word;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    word |= (code[i] >> shift & kMask) << (8 * (i % 4) + kBits * (i / 4));
+  }
+  return word;
+}
+
+template <unsigned kBits>
+inline void PackKeyPlane(const Plane& plane, std::size_t head_dim, const std::uint32_t* code,
+                         std::uint32_t* words) {
+  constexpr std::size_t kPerWord = 32 / kBits;
+  for (std::size_t w = 0; w < plane.n_word; ++w) {
+    const std::size_t left = head_dim - w * kPerWord;
+    words[w * kBlockTokens] =
+        PackWord<kBits>(code + w * kPerWord, left < kPerWord ? left : kPerWord, plane.shift);
+  }
+}
+
 // Keys: the words of the token's lane, whole.
 inline void PackKeyCodes(const Config& config, std::size_t head_dim, std::size_t token,
                          const std::uint32_t* code, std::byte* block) {
   for (std::size_t p = 0; p < config.n_plane; ++p) {
     const Plane& plane = config.planes[p];
-    const std::size_t per_word = 32 / plane.bits;
-    const std::uint32_t mask = (1u << plane.bits) - 1;
     auto* words = reinterpret_cast<std::uint32_t*>(block + plane.offset) + token;
-    for (std::size_t w = 0; w < plane.n_word; ++w) {
-      std::uint32_t word = 0;
-      const std::size_t first = w * per_word;
-      const std::size_t n = head_dim - first < per_word ? head_dim - first : per_word;
-      for (std::size_t i = 0; i < n; ++i) {
-        word |= (code[first + i] >> plane.shift & mask) << (8 * (i % 4) + plane.bits * (i / 4));
-      }
-      words[w * kBlockTokens] = word;
-    }
+    if (plane.bits == 4) PackKeyPlane<4>(plane, head_dim, code, words);
+    if (plane.bits == 2) PackKeyPlane<2>(plane, head_dim, code, words);
+    if (plane.bits == 1) PackKeyPlane<1>(plane, head_dim, code, words);
   }
 }
 
