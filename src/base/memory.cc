@@ -52,12 +52,6 @@ void* SystemAllocate(std::uint64_t bytes) {
   return data;
 }
 
-[[noreturn]] void FailOutOfMemory(std::uint64_t bytes, MemoryTag tag) {
-  Fail(ErrorCode::kResourceExhausted,
-       "the system has no {} bytes left for {}; free memory or choose a smaller model or context", bytes,
-       MemoryTagName(tag));
-}
-
 }  // namespace
 
 std::string_view MemoryTagName(MemoryTag tag) {
@@ -77,30 +71,35 @@ void ResetMemoryPeaks() {
 
 void SetAllocationHooks(const AllocationHooks& hooks) { g_hooks = hooks; }
 
-std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
-  if (bytes == 0) return nullptr;
-  const std::uint64_t rounded = bytes > kMaxBytes ? bytes : RoundUp(bytes, kAlignment);
+std::byte* AllocateUncounted(std::uint64_t bytes, MemoryTag tag) {
   void* data = nullptr;
   if (bytes <= kMaxBytes) {
-    data = g_hooks.allocate != nullptr ? g_hooks.allocate(rounded) : SystemAllocate(rounded);
+    data = g_hooks.allocate != nullptr ? g_hooks.allocate(bytes) : SystemAllocate(bytes);
   }
-  if (data == nullptr) FailOutOfMemory(rounded, tag);
-  std::memset(data, 0, rounded);
-  CountTagged(rounded, tag);
-  return static_cast<std::byte*>(data);
-}
-
-std::byte* MapPages(std::uint64_t bytes, MemoryTag tag) {
-  const bool huge = bytes % kHugePageBytes == 0;
-  void* data = nullptr;
-  if (posix_memalign(&data, huge ? kHugePageBytes : 4096, bytes) != 0) data = nullptr;
-  if (data == nullptr) FailOutOfMemory(bytes, tag);
-  if (huge) madvise(data, bytes, MADV_HUGEPAGE);
+  if (data == nullptr) {
+    Fail(ErrorCode::kResourceExhausted,
+         "the system has no {} bytes left for {}; free memory or choose a smaller model or context",
+         bytes, MemoryTagName(tag));
+  }
   std::memset(data, 0, bytes);
   return static_cast<std::byte*>(data);
 }
 
-void UnmapPages(std::byte* data, std::uint64_t) noexcept { std::free(data); }
+void FreeUncounted(std::byte* data, std::uint64_t bytes) noexcept {
+  if (g_hooks.free != nullptr) {
+    g_hooks.free(data, bytes);
+  } else {
+    std::free(data);
+  }
+}
+
+std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag) {
+  if (bytes == 0) return nullptr;
+  const std::uint64_t rounded = bytes > kMaxBytes ? bytes : RoundUp(bytes, kAlignment);
+  std::byte* data = AllocateUncounted(rounded, tag);
+  CountTagged(rounded, tag);
+  return data;
+}
 
 void CountTagged(std::uint64_t bytes, MemoryTag tag) noexcept {
   g_by_tag[static_cast<std::size_t>(tag)].Add(bytes);
@@ -126,11 +125,7 @@ bool AllocationsAreWatched() {
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept {
   if (data == nullptr) return;
   const std::uint64_t rounded = RoundUp(bytes, kAlignment);
-  if (g_hooks.free != nullptr) {
-    g_hooks.free(data, rounded);
-  } else {
-    std::free(data);
-  }
+  FreeUncounted(data, rounded);
   UncountTagged(rounded, tag);
 }
 

@@ -43,11 +43,11 @@ std::byte* AllocateTagged(std::uint64_t bytes, MemoryTag tag);
 /// Frees what AllocateTagged gave; `bytes` and `tag` must be the same.
 void FreeTagged(std::byte* data, std::uint64_t bytes, MemoryTag tag) noexcept;
 
-/// Whole pages from the system, zeroed, on huge pages where `bytes` is a multiple of 2 MiB and the system has them.
-/// Not counted: parts of them are, by CountTagged, when they are given out. Throws like AllocateTagged.
-std::byte* MapPages(std::uint64_t bytes, MemoryTag tag);
-void UnmapPages(std::byte* data, std::uint64_t bytes) noexcept;
-/// Counts a part of MapPages' memory that is used, or no longer is.
+/// What AllocateTagged does, without counting (`tag` is for the message), for memory that is given out in parts:
+/// each part is counted by CountTagged. `bytes` is a multiple of 64 above 0. From 2 MiB on huge pages are asked for.
+std::byte* AllocateUncounted(std::uint64_t bytes, MemoryTag tag);
+void FreeUncounted(std::byte* data, std::uint64_t bytes) noexcept;
+/// Counts a part of such memory that is used, or no longer is.
 void CountTagged(std::uint64_t bytes, MemoryTag tag) noexcept;
 void UncountTagged(std::uint64_t bytes, MemoryTag tag) noexcept;
 

@@ -53,7 +53,7 @@ void SlabArena::AddSlab(std::uint64_t at_least) {
       std::max(std::clamp(quarter, kSmallestSlab, kLargestSlab),
                (at_least + kSmallestSlab - 1) / kSmallestSlab * kSmallestSlab);
   slabs_.reserve(slabs_.size() + 1);
-  next_ = MapPages(bytes, MemoryTag::kKv);
+  next_ = AllocateUncounted(bytes, MemoryTag::kKv);
   end_ = next_ + bytes;
   slabs_.push_back({next_, bytes});
   reserved_bytes_ += bytes;
@@ -67,7 +67,7 @@ void SlabArena::Give(std::byte* data, std::uint64_t bytes) noexcept {
 }
 
 void SlabArena::ReleaseAll() noexcept {
-  for (const Slab& slab : slabs_) UnmapPages(slab.data, slab.bytes);
+  for (const Slab& slab : slabs_) FreeUncounted(slab.data, slab.bytes);
   slabs_.clear();
   streams_.clear();
   given_back_.clear();
