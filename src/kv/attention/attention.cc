@@ -109,34 +109,12 @@ void Attention::ScaleQuery(const Head& head, std::size_t token, float* rows) con
   for (std::size_t i = 0; i < n; ++i) rows[i] = query[i] * scale;
 }
 
-void Attention::ExpandSinks(const Head& head, float* key_tile, float* value_tile) const {
-  const std::size_t head_dim = geometry_.head_dim;
+const float* Attention::SinkRows(const Head& head, Side side, float* rows) const {
   const std::size_t sink = head.method->sink;
-  const SideMethod& key = head.method->exact_key;
-  // Sink rows are rows of the value layout (token-major); decoding wants a whole block, so they are
-  // widened through a block-sized copy of their own.
-  std::vector<std::byte> block(key.geometry.bytes);
-  std::vector<float> rows(kBlockTokens * head_dim);
-  const std::size_t bytes = sink * key.geometry.bytes_per_token;
-  for (const Side side : {Side::kKey, Side::kValue}) {
-    const std::byte* from = head.table->sink_rows.data() + (side == Side::kKey ? 0 : bytes);
-    std::copy_n(from, bytes, block.data());
-    KernelSetOf(*key.codec, isa_)
-        .decode(Side::kValue, {.config = key.config.get(),
-                               .head_dim = head_dim,
-                               .block = block.data(),
-                               .tile = rows.data()});
-    for (std::size_t token = 0; token < sink; ++token) {
-      for (std::size_t dim = 0; dim < head_dim; ++dim) {
-        const float x = rows[token * head_dim + dim];
-        if (side == Side::kKey) {
-          key_tile[dim * kBlockTokens + token] = x;
-        } else {
-          value_tile[token * head_dim + dim] = x;
-        }
-      }
-    }
-  }
+  const std::uint64_t key_bytes = sink * head.method->exact_key.geometry.bytes_per_token;
+  const std::byte* numbers = head.table->sink_rows.data() + (side == Side::kKey ? 0 : key_bytes);
+  head.kernels->side(side, false).widen(numbers, sink * geometry_.head_dim, rows);
+  return rows;
 }
 
 std::string Attention::PathName(const Method& method) const {

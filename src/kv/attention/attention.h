@@ -141,8 +141,8 @@ class Attention {
   /// One side of a block as floats, all transforms undone: the order of DecodeArgs.
   void DecodeSide(const Head& head, Side side, std::size_t block, bool packed, float* tile) const;
   void LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker);
-  /// Sink rows as floats into the first columns of a key tile and the first rows of a value tile.
-  void ExpandSinks(const Head& head, float* key_tile, float* value_tile) const;
+  /// Sink rows of one side as floats: rows [sink, head_dim], which is returned.
+  const float* SinkRows(const Head& head, Side side, float* rows) const;
   void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
   QueryForms MakeForms(const Method& method) const;
   /// The forms for packed keys of the version that `block` belongs to, from `scaled`.

@@ -258,19 +258,11 @@ void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker,
 }
 
 void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result) {
-  const std::size_t n = head.method->sink * geometry_.head_dim;
-  float* rows = worker.key_tile.data();  // keys, then values: at most the 64 rows of a tile each
-  float* values = worker.value_tile.data();
-  const std::byte* numbers = head.table->sink_rows.data();
-  const std::uint64_t key_bytes =
-      head.method->sink * head.method->exact_key.geometry.bytes_per_token;
-  head.kernels->exact_key->widen(numbers, n, rows);
-  head.kernels->exact_value->widen(numbers + key_bytes, n, values);
   kernels_->attend_rows({.query = forms_[head.kv_head].scaled.data(),
                          .n_query = geometry_.heads_per_kv,
                          .head_dim = geometry_.head_dim,
-                         .keys = rows,
-                         .values = values,
+                         .keys = SinkRows(head, Side::kKey, worker.key_tile.data()),
+                         .values = SinkRows(head, Side::kValue, worker.value_tile.data()),
                          .n_rows = head.method->sink,
                          .max = result.max,
                          .sum = result.sum,

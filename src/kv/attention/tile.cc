@@ -59,11 +59,19 @@ void Attention::DecodeSide(const Head& head, Side side, std::size_t block, bool 
 }
 
 void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker) {
+  const std::size_t head_dim = geometry_.head_dim;
+  const bool sinks = packed && block == 0 && head.has_sinks();
   DecodeSide(head, Side::kKey, block, packed, worker.key_tile.data());
-  DecodeSide(head, Side::kValue, block, packed, worker.value_tile.data());
-  if (packed && block == 0 && head.has_sinks()) {
-    ExpandSinks(head, worker.key_tile.data(), worker.value_tile.data());
+  if (sinks) {  // through the value tile, which is not yet in use
+    const float* keys = SinkRows(head, Side::kKey, worker.value_tile.data());
+    for (std::size_t token = 0; token < head.method->sink; ++token) {
+      for (std::size_t dim = 0; dim < head_dim; ++dim) {
+        worker.key_tile[dim * kBlockTokens + token] = keys[token * head_dim + dim];
+      }
+    }
   }
+  DecodeSide(head, Side::kValue, block, packed, worker.value_tile.data());
+  if (sinks) SinkRows(head, Side::kValue, worker.value_tile.data());
 }
 
 void Attention::TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
