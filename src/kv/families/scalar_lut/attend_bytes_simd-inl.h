@@ -7,18 +7,14 @@
 // exact, so every ISA gives the same bits.
 //
 //   score    = factor scalar_t sum_i q8_i level8_i     q8 = round(127 q / max|q|)
-//   output  += factor sum_t w8_t level8_ti             w8 = round(127 w_t scalar_t / the block's max)
+//   output  += factor sum_t w8_t level8_ti             w8 = round(127 w_t scalar_t / the block's
+//   max)
 //
 // The rounding of q costs at most max|q| / 254 a coordinate, that of w the largest weight of the
 // block / 254 a token: both far below the error of 4-bit codes
 // (docs/design/006-integer-attention.md).
 
-// A prepared query: head_dim bytes, then this.
-struct QueryTail {
-  float factor;        // of the integer sum: max|q| / 127 * step
-  std::int32_t start;  // -kKeyBias * sum of the bytes
-  std::int32_t unused[2];
-};
+// A prepared query: head_dim bytes, then its tail.
 struct ByteQuery {
   const std::byte* bytes;
   QueryTail tail;
@@ -76,8 +72,7 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
   const ByteTable table = LoadKeyTable(config.bytes.data());
   ByteQuery query[kRows];
   for (int r = 0; r < kRows; ++r) {
-    query[r].bytes =
-        s.query + (row + static_cast<std::size_t>(r)) * (s.head_dim + sizeof(QueryTail));
+    query[r].bytes = s.query + (row + static_cast<std::size_t>(r)) * QueryBytes(kBits, s.head_dim);
     std::memcpy(&query[r].tail, query[r].bytes + s.head_dim, sizeof(QueryTail));
   }
   ReadAhead* ahead = row == 0 ? s.ahead : nullptr;

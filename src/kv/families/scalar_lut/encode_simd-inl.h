@@ -126,12 +126,8 @@ inline float ScalarOf(const Config& config, std::size_t head_dim, float rms, con
   const Vec table16 = Load(config.table.data());
   const bool in_register = config.book->bits() == 4;  // the table is in the order of the codes
   for (std::size_t i = 0; i < head_dim; i += 16) {
-    float levels[16];
-    Vec level = Lookup16(table16, LoadU32(row.code + i));
-    if (!in_register) {
-      for (std::size_t j = 0; j < 16; ++j) levels[j] = config.book->levels[row.code[i + j]];
-      level = Load(levels);
-    }
+    const VecU code = LoadU32(row.code + i);
+    const Vec level = in_register ? Lookup16(table16, code) : Gather(config.book->levels.data(), code);
     const Vec y = Load(row.y + i);
     yl = Fma(y, level, yl);
     ll = Fma(level, level, ll);
@@ -142,19 +138,12 @@ inline float ScalarOf(const Config& config, std::size_t head_dim, float rms, con
   return rms * __builtin_sqrtf(ReduceAdd(yy) / ReduceAdd(ll));
 }
 
-// One word of a plane of kBits bits, from up to 32 / kBits codes.
+// One word of a plane of kBits bits, from 32 / kBits codes.
 template <unsigned kBits>
-inline std::uint32_t PackWord(const std::uint32_t* code, std::size_t n, unsigned shift) {
-  constexpr std::size_t kPerWord = 32 / kBits;
+inline std::uint32_t PackWord(const std::uint32_t* code, unsigned shift) {
   constexpr std::uint32_t kMask = (1u << kBits) - 1;
   std::uint32_t word = 0;
-  if (n == kPerWord) {  // of known length, for the compiler to unroll
-    for (std::size_t i = 0; i < kPerWord; ++i) {
-      word |= (code[i] >> shift & kMask) << (8 * (i % 4) + kBits * (i / 4));
-    }
-    return word;
-  }
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < 32 / kBits; ++i) {
     word |= (code[i] >> shift & kMask) << (8 * (i % 4) + kBits * (i / 4));
   }
   return word;
@@ -164,11 +153,14 @@ template <unsigned kBits>
 inline void PackKeyPlane(const Plane& plane, std::size_t head_dim, const std::uint32_t* code,
                          std::uint32_t* words) {
   constexpr std::size_t kPerWord = 32 / kBits;
-  for (std::size_t w = 0; w < plane.n_word; ++w) {
-    const std::size_t left = head_dim - w * kPerWord;
-    words[w * kBlockTokens] =
-        PackWord<kBits>(code + w * kPerWord, left < kPerWord ? left : kPerWord, plane.shift);
+  const std::size_t n_whole = head_dim / kPerWord;
+  for (std::size_t w = 0; w < n_whole; ++w) {
+    words[w * kBlockTokens] = PackWord<kBits>(code + w * kPerWord, plane.shift);
   }
+  if (n_whole == plane.n_word) return;
+  std::uint32_t last[kPerWord] = {};
+  std::memcpy(last, code + n_whole * kPerWord, head_dim % kPerWord * sizeof(*code));
+  words[n_whole * kBlockTokens] = PackWord<kBits>(last, plane.shift);
 }
 
 // Keys: the words of the token's lane, whole.

@@ -86,9 +86,16 @@ struct Config : CodecConfig {
 /// Codes of up to so many bits are attended in integers: their levels are bytes.
 inline constexpr unsigned kByteBits = 4;
 
-/// Of one prepared query: bytes and their factor and sum, or floats above kByteBits.
+/// What follows the bytes of a query that is rounded to bytes.
+struct QueryTail {
+  float factor;        // of the integer sum: max|q| / 127 * step
+  std::int32_t start;  // of the integer sum, where an instruction set shifts the levels
+  std::int32_t unused[2];
+};
+
+/// Of one prepared query: bytes and their tail, or floats above kByteBits.
 constexpr std::size_t QueryBytes(unsigned bits, std::size_t head_dim) {
-  return bits <= kByteBits ? head_dim + 16 : head_dim * sizeof(float);
+  return bits <= kByteBits ? head_dim + sizeof(QueryTail) : head_dim * sizeof(float);
 }
 
 /// What a codec of the family says for itself; the rest of its record is the family's. parse_config gives Options.
