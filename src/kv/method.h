@@ -88,9 +88,6 @@ struct DecodeArgs {
   float* tile;
 };
 
-/// Calls of ReadAhead::Step that a kernel makes for each block (a hint: more or fewer cost only time).
-inline constexpr std::size_t kReadSteps = 8;
-
 /// q.K over a run of blocks.
 struct ScoreArgs {
   const CodecConfig* config;
@@ -101,7 +98,7 @@ struct ScoreArgs {
   std::size_t n_query;
   float* scores;  // [n_query, scores_stride], n_blocks * 64 written in each row
   std::size_t scores_stride;
-  ReadAhead* ahead = nullptr;  // to be stepped kReadSteps times for each block; may be nullptr
+  ReadAhead* ahead = nullptr;  // to be begun and stepped all along; may be nullptr
 };
 
 /// p.V over a run of blocks. Before block b, row r of the output is multiplied by

@@ -10,18 +10,14 @@
 #include "kv/attention/attention_head.h"
 
 namespace kvant {
-namespace {
-
-constexpr std::size_t kMinSplitBlocks = 4;
-
-}  // namespace
 
 std::size_t SplitBlocks(std::size_t n_blocks) {
-  return std::max(kMinSplitBlocks, (n_blocks + kMaxSplits - 1) / kMaxSplits);
+  const std::size_t least = (n_blocks + kMaxSplits - 1) / kMaxSplits;
+  return least <= 4 ? 4 : (least + 7) / 8 * 8;
 }
 
 Attention::Attention(const Method& method, Isa isa, std::size_t n_threads)
-    : geometry_(method.geometry()), isa_(isa), kernels_(&AttentionKernelsOf(isa)) {
+    : geometry_(method.geometry()), isa_(isa), kernels_(&AttentionKernelsOf(isa)), sweep_(n_threads) {
   const std::size_t heads = geometry_.heads_per_kv;
   const std::size_t rows = kBlockTokens * heads;
   const std::size_t head_dim = geometry_.head_dim;

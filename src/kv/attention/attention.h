@@ -24,26 +24,27 @@
 // step the whole packed key history of a layer is rebuilt as 16-bit rows, which are then attended.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "base/memory.h"
+#include "base/sweep.h"
 #include "base/thread_pool.h"
 #include "kv/attention/attention_kernels.h"
 #include "kv/cache.h"
 
 namespace kvant {
 
-/// Blocks that one call of a codec's kernel handles at most. The next run is brought into the cache
-/// while one is computed, so two of them should fit the inner caches.
-inline constexpr std::size_t kRunBlocks = 4;
+/// Blocks that one call of a codec's kernel handles at most.
+inline constexpr std::size_t kRunBlocks = 8;
 
 /// Upper bound on the number of splits; scratch is bounded by it, not by the context.
 inline constexpr std::size_t kMaxSplits = 16;
 
-/// Blocks of one split for a query that sees n_blocks blocks: at least 4 (256 tokens), more where
-/// the context would need more than kMaxSplits of them. Depends on the query's position only.
+/// Blocks of one split for a query that sees n_blocks blocks: 4 (256 tokens), or as many eights as the
+/// context needs to have at most kMaxSplits of them. Depends on the query's position only.
 std::size_t SplitBlocks(std::size_t n_blocks);
 
 struct AttendArgs {
@@ -111,11 +112,16 @@ class Attention {
     std::size_t begin;
     std::size_t end;
   };
-  /// Blocks [begin, end) of one form; those up to next_end are read next.
+  /// A split, and what the same thread reads after it (no blocks: not known).
+  struct Split {
+    Blocks blocks;
+    std::size_t next_kv_head = 0;
+    Blocks next = {0, 0};
+  };
+  /// Blocks [begin, end) of one form.
   struct Run {
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::size_t next_end = 0;
     bool packed = false;
     const QueryForms* forms = nullptr;
     const float* bias = nullptr;  // [heads_per_kv, bias_stride] of the run's blocks; nullptr: none
@@ -124,11 +130,19 @@ class Attention {
 
   void Decode(const AttendArgs& args, ThreadPool& threads);
   void PrepareHead(const Head& head);
-  void DecodeSplit(const Head& head, Blocks split, std::size_t next_end, Worker& worker,
-                   const MergeArgs& result);
-  void DecodePacked(const Head& head, Blocks blocks, std::size_t next_end, Worker& worker,
+  void DecodeSplit(const Head& head, const Split& split, Worker& worker, const MergeArgs& result);
+  void DecodePacked(const Head& head, const Split& split, std::size_t n_packed, Worker& worker,
                     const MergeArgs& result);
-  void DecodeRun(const Head& head, const Run& run, Worker& worker, const MergeArgs& result);
+  void DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
+                 const MergeArgs& result);
+  /// Blocks that are read after those before `block` of the split, as ReadAhead takes them.
+  struct Upcoming {
+    std::array<const std::byte*, 2 * kRunBlocks> streams;
+    std::size_t n_streams = 0;
+    std::uint64_t stream_bytes = 0;
+  };
+  Upcoming BlocksAfter(const Head& head, const Split& split, std::size_t block);
+  Upcoming FirstRun(const Head& head, Blocks blocks);
   std::byte* RebuiltKeys(const Head& head, std::size_t block);
   void RebuildKeys(const AttendArgs& args, ThreadPool& threads);
   void DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result);
@@ -155,6 +169,7 @@ class Attention {
   std::vector<LayerKernels> layers_;
   std::vector<Worker> workers_;
   std::vector<QueryForms> forms_;  // of each KV head, for the first version
+  Sweep sweep_;                    // over (KV head, split)
   // Partial results of the decode path, by (KV head, split).
   Buffer<float> split_output_;  // [n_kv_head, kMaxSplits, heads_per_kv, head_dim]
   Buffer<float> split_max_;     // [n_kv_head, kMaxSplits, heads_per_kv]

@@ -32,6 +32,7 @@ inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* su
 }
 
 inline void Softmax(const SoftmaxArgs& a) noexcept {
+  if (a.ahead != nullptr) a.ahead->Begin(ReadAhead::Phase::kSoftmax, a.n_rows * a.n_blocks);
   for (std::size_t r = 0; r < a.n_rows; ++r) {
     for (std::size_t b = 0; b < a.n_blocks; ++b) {
       if (a.ahead != nullptr) a.ahead->Step();

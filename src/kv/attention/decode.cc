@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "kv/attention/attention.h"
 #include "kv/attention/attention_head.h"
@@ -12,8 +13,23 @@
 namespace kvant {
 namespace {
 
-// More give a finer balance, fewer give longer stretches of memory.
-constexpr std::size_t kItemsPerThread = 3;
+// A run and the next one, which is brought into the cache meanwhile, should fit the first two
+// levels.
+constexpr std::uint64_t kRunBytes = 72 << 10;
+
+// What the decode path reads of a packed block: rebuilt keys where they are rebuilt.
+std::uint64_t PackedReadBytes(const LayerMethod& method) {
+  return method.dequantize ? method.exact_key.geometry.bytes + method.value.geometry.bytes
+                           : method.packed_block_bytes();
+}
+
+// Blocks of that size in a run: few long streams for large blocks, enough of them for small ones.
+// One block alone would be one stream.
+std::size_t RunBlocks(std::uint64_t block_bytes) {
+  std::size_t n = kRunBlocks;
+  while (n > 2 && n * block_bytes > kRunBytes) n /= 2;
+  return n;
+}
 
 void ResetState(const MergeArgs& result) {
   std::fill_n(result.output, result.n_rows * result.head_dim, 0.0f);
@@ -43,24 +59,24 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     PrepareHead(Head(args, kv_head, layers_[args.layer]));
   }
-  // A work item is a stretch of a head's splits, so that reading ahead goes on from one to the
-  // next.
-  const std::size_t n_stretch = std::clamp<std::size_t>(
-      (kItemsPerThread * threads.n_threads() + geometry_.n_kv_head - 1) / geometry_.n_kv_head, 1,
-      n_splits);
-  const auto attend = [&](std::size_t item, std::size_t thread) {
-    const std::size_t kv_head = item / n_stretch;
-    const std::size_t stretch = item % n_stretch;
-    const std::size_t last = (stretch + 1) * n_splits / n_stretch;
-    const Head head(args, kv_head, layers_[args.layer]);
-    for (std::size_t split = stretch * n_splits / n_stretch; split < last; ++split) {
-      const std::size_t begin = split * per_split;
-      DecodeSplit(head, {begin, std::min(begin + per_split, n_blocks)},
-                  std::min(last * per_split, n_blocks), workers_[thread],
-                  SplitResult(kv_head, split));
-    }
+  const auto blocks_of = [&](std::size_t item) -> Blocks {
+    const std::size_t begin = item % n_splits * per_split;
+    return {begin, std::min(begin + per_split, n_blocks)};
   };
-  threads.ParallelFor(n_stretch * geometry_.n_kv_head, attend);
+  const std::size_t n_ranges = threads.n_threads();
+  sweep_.Start(n_splits * geometry_.n_kv_head, n_ranges);
+  threads.ParallelFor(n_ranges, [&](std::size_t range, std::size_t thread) {
+    while (const std::optional<std::size_t> item = sweep_.Take(range)) {
+      const std::size_t kv_head = *item / n_splits;
+      Split split = {.blocks = blocks_of(*item)};
+      if (const std::optional<std::size_t> next = sweep_.Peek(range)) {
+        split.next_kv_head = *next / n_splits;
+        split.next = blocks_of(*next);
+      }
+      DecodeSplit(Head(args, kv_head, layers_[args.layer]), split, workers_[thread],
+                  SplitResult(kv_head, *item % n_splits));
+    }
+  });
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     MergeDecode(args, kv_head, n_splits);
   }
@@ -96,50 +112,45 @@ void Attention::PrepareHead(const Head& head) {
 // Packed blocks are a prefix, so a split reads packed blocks, then the sinks that stand for masked
 // tokens of block 0, then exact blocks. What the value codec must undo on the output is undone
 // between.
-void Attention::DecodeSplit(const Head& head, Blocks split, std::size_t next_end, Worker& worker,
+void Attention::DecodeSplit(const Head& head, const Split& split, Worker& worker,
                             const MergeArgs& result) {
   ResetState(result);
-  const std::size_t all_packed = head.PackedBlocks(head.last_position);
-  const std::size_t n_packed = std::clamp(all_packed, split.begin, split.end);
-  if (n_packed > split.begin) {
-    DecodePacked(head, {split.begin, n_packed}, std::min(all_packed, next_end), worker, result);
+  const auto [begin, end] = split.blocks;
+  const std::size_t n_packed = std::clamp(head.PackedBlocks(head.last_position), begin, end);
+  if (n_packed > begin) {
+    DecodePacked(head, split, n_packed, worker, result);
     const SideMethod& value = head.method->value;
     const auto finish = head.kernels->value->finish_output;
     for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
       finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
-    if (split.begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
+    if (begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
   }
-  for (std::size_t b = n_packed; b < split.end; b += kRunBlocks) {
-    DecodeRun(head,
-              {.begin = b,
-               .end = std::min(b + kRunBlocks, split.end),
-               .next_end = next_end,
-               .forms = &forms_[head.kv_head]},
-              worker, result);
+  Run run = {.forms = &forms_[head.kv_head]};
+  for (run.begin = n_packed; run.begin < end; run.begin = run.end) {
+    run.end = std::min(run.begin + RunBlocks(head.method->exact_block_bytes()), end);
+    DecodeRun(head, split, run, worker, result);
   }
 }
 
 // Stretches of blocks share one version of the key transform and one computation of the biases;
 // runs are parts of them.
-void Attention::DecodePacked(const Head& head, Blocks blocks, std::size_t next_end, Worker& worker,
-                             const MergeArgs& result) {
+void Attention::DecodePacked(const Head& head, const Split& split, std::size_t n_packed,
+                             Worker& worker, const MergeArgs& result) {
   const KeyTransform* transform = head.method->dequantize ? nullptr : head.transform();
   const auto version = [&](std::size_t block) {
     return transform == nullptr ? 0 : transform->VersionOf(block);
   };
   const QueryForms& first = forms_[head.kv_head];
+  const std::size_t run_blocks = RunBlocks(PackedReadBytes(*head.method));
   std::size_t stretch_end = 0;
-  for (std::size_t stretch = blocks.begin; stretch < blocks.end; stretch = stretch_end) {
-    stretch_end = std::min(blocks.end, stretch + kBiasBlocks);
+  for (std::size_t stretch = split.blocks.begin; stretch < n_packed; stretch = stretch_end) {
+    stretch_end = std::min(n_packed, stretch + kBiasBlocks);
     while (version(stretch_end - 1) != version(stretch)) --stretch_end;
-    Run run = {.next_end = next_end,
-               .packed = true,
-               .forms = &first,
-               .bias_stride = stretch_end - stretch};
+    Run run = {.packed = true, .forms = &first, .bias_stride = stretch_end - stretch};
     if (version(stretch) != 0) {
       run.forms = &worker.forms;
-      if (stretch == blocks.begin || version(stretch) != version(stretch - 1)) {
+      if (stretch == split.blocks.begin || version(stretch) != version(stretch - 1)) {
         PrepareForms(head, stretch, first.scaled.data(), worker.forms);
       }
     }
@@ -153,9 +164,9 @@ void Attention::DecodePacked(const Head& head, Blocks blocks, std::size_t next_e
                             .bias = worker.bias.data()});
     }
     for (run.begin = stretch; run.begin < stretch_end; run.begin = run.end) {
-      run.end = std::min(run.begin + kRunBlocks, stretch_end);
+      run.end = std::min(run.begin + run_blocks, stretch_end);
       if (transform != nullptr) run.bias = worker.bias.data() + (run.begin - stretch);
-      DecodeRun(head, run, worker, result);
+      DecodeRun(head, split, run, worker, result);
     }
   }
 }
@@ -187,24 +198,48 @@ std::byte* Attention::RebuiltKeys(const Head& head, std::size_t block) {
   return rebuilt_.data() + (head.kv_head * n_rebuilt_ + block) * bytes;
 }
 
-void Attention::DecodeRun(const Head& head, const Run& run, Worker& worker,
+// One run, or what is left of the blocks that are read in the same form.
+Attention::Upcoming Attention::FirstRun(const Head& head, Blocks blocks) {
+  const std::size_t n_packed = head.PackedBlocks(head.last_position);
+  const bool packed = blocks.begin < n_packed;
+  const LayerMethod& method = *head.method;
+  const bool rebuilt = packed && method.dequantize;
+  const std::uint64_t bytes = packed ? PackedReadBytes(method) : method.exact_block_bytes();
+  const std::size_t form_end = packed ? std::min(n_packed, blocks.end) : blocks.end;
+  const std::size_t end = std::min(blocks.begin + RunBlocks(bytes), form_end);
+  Upcoming upcoming;
+  upcoming.stream_bytes = rebuilt ? method.exact_key.geometry.bytes : bytes;
+  const bool values_too = rebuilt && method.value.geometry.bytes == upcoming.stream_bytes;
+  for (std::size_t b = blocks.begin; b < end; ++b) {
+    upcoming.streams[upcoming.n_streams++] =
+        rebuilt ? RebuiltKeys(head, b) : head.data(b, Side::kKey, packed);
+    if (values_too) upcoming.streams[upcoming.n_streams++] = head.data(b, Side::kValue, true);
+  }
+  return upcoming;
+}
+
+Attention::Upcoming Attention::BlocksAfter(const Head& head, const Split& split,
+                                           std::size_t block) {
+  if (block < split.blocks.end) return FirstRun(head, {block, split.blocks.end});
+  if (split.next.begin == split.next.end) return {};
+  return FirstRun(Head(*head.args, split.next_kv_head, *head.kernels), split.next);
+}
+
+void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
                           const MergeArgs& result) {
   const std::size_t rows = geometry_.heads_per_kv;
   const std::size_t n_blocks = run.end - run.begin;
   const std::size_t stride = n_blocks * kBlockTokens;
   const bool rebuilt = run.packed && head.method->dequantize;
   const bool from_codes = run.packed && !rebuilt;
-  std::array<const std::byte*, kRunBlocks> keys, values, next;
+  std::array<const std::byte*, kRunBlocks> keys, values;
   for (std::size_t i = 0; i < n_blocks; ++i) {
     keys[i] = rebuilt ? RebuiltKeys(head, run.begin + i)
                       : head.data(run.begin + i, Side::kKey, run.packed);
     values[i] = head.data(run.begin + i, Side::kValue, run.packed);
   }
-  const std::size_t n_next = rebuilt ? 0 : std::min(kRunBlocks, run.next_end - run.end);
-  for (std::size_t i = 0; i < n_next; ++i) next[i] = head.data(run.end + i, Side::kKey, run.packed);
-  const std::uint64_t block_bytes =
-      run.packed ? head.method->packed_block_bytes() : head.method->exact_block_bytes();
-  ReadAhead ahead(next.data(), n_next, block_bytes, n_blocks * (2 * kReadSteps + rows));
+  const Upcoming upcoming = BlocksAfter(head, split, run.end);
+  ReadAhead ahead(upcoming.streams.data(), upcoming.n_streams, upcoming.stream_bytes);
 
   const SideMethod& key = head.side(Side::kKey, from_codes);
   const bool transformed = from_codes && head.transform() != nullptr;

@@ -59,19 +59,24 @@ inline void StoreKeyTile(std::size_t head_dim, const float* tile, std::byte* blo
   }
 }
 
+// Dimensions or tokens between two steps of ReadAhead.
+inline constexpr std::size_t kStepEvery = 4;
+
+// How often the rows of a block are gone through.
+inline std::size_t Passes(std::size_t n_query) { return (n_query + 3) / 4; }
+
 // kRows queries against kTiles key tiles of one block, starting at `tile`. One chain of fused
 // multiply-adds over the dimensions for each score: the order of GemmTile, hence its bits.
 template <int kRows, int kTiles>
 inline void ScoreTiles(const ScoreArgs& s, const std::uint16_t* keys, std::size_t tile,
-                       const float* query, ReadAhead* ahead, float* scores) {
+                       const float* query, float* scores) {
   Vec acc[kRows][kTiles];
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTiles; ++t) acc[r][t] = Set1(0.0f);
   }
-  const std::size_t every = s.head_dim < kReadSteps ? 1 : s.head_dim / kReadSteps;
   const std::uint16_t* base = keys + tile * 16;
   for (std::size_t i = 0; i < s.head_dim; ++i) {
-    if (ahead != nullptr && i % every == 0) ahead->Step();
+    if (s.ahead != nullptr && i % kStepEvery == 0) s.ahead->Step();
     Vec k[kTiles];
     for (int t = 0; t < kTiles; ++t) k[t] = Format::LoadRow(base + i * kBlockTokens + t * 16);
     for (int r = 0; r < kRows; ++r) {
@@ -92,13 +97,16 @@ inline void ScoreRows(const ScoreArgs& s, std::size_t row) {
   for (std::size_t b = 0; b < s.n_blocks; ++b) {
     float* scores = s.scores + row * s.scores_stride + b * kBlockTokens;
     for (std::size_t tile = 0; tile < kBlockTokens / 16; tile += kTileVecs) {
-      ReadAhead* ahead = row == 0 && tile == 0 ? s.ahead : nullptr;
-      ScoreTiles<kRows, kTileVecs>(s, Numbers(s.blocks[b]), tile, query, ahead, scores);
+      ScoreTiles<kRows, kTileVecs>(s, Numbers(s.blocks[b]), tile, query, scores);
     }
   }
 }
 
 inline void Score(const ScoreArgs& s) noexcept {
+  if (s.ahead != nullptr) {
+    const std::size_t n_pass = Passes(s.n_query) * (kBlockTokens / 16 / kTileVecs);
+    s.ahead->Begin(ReadAhead::Phase::kScore, s.n_blocks * n_pass * s.head_dim / kStepEvery);
+  }
   std::size_t row = 0;
   for (; row + 4 <= s.n_query; row += 4) ScoreRows<4>(s, row);
   const std::size_t rest = s.n_query - row;
@@ -122,9 +130,8 @@ inline void AccumulateColumns(const AccumulateArgs& a, std::size_t row, std::siz
       const Vec scale = Set1(a.rescale[(row + r) * a.rescale_stride + b]);
       for (int v = 0; v < kVecs; ++v) acc[r][v] = Mul(acc[r][v], scale);
     }
-    ReadAhead* ahead = row == 0 && col == 0 ? a.ahead : nullptr;
     for (std::size_t t = 0; t < kBlockTokens; ++t) {
-      if (ahead != nullptr && t % (kBlockTokens / kReadSteps) == 0) ahead->Step();
+      if (a.ahead != nullptr && t % kStepEvery == 0) a.ahead->Step();
       Vec value[kVecs];
       for (int v = 0; v < kVecs; ++v) value[v] = Format::LoadRow(values + t * a.head_dim + v * 16);
       for (int r = 0; r < kRows; ++r) {
@@ -150,6 +157,11 @@ inline void AccumulateRows(const AccumulateArgs& a, std::size_t row) {
 }
 
 inline void Accumulate(const AccumulateArgs& a) noexcept {
+  if (a.ahead != nullptr) {
+    const std::size_t n_vec = a.head_dim / 16;
+    const std::size_t n_pass = Passes(a.n_query) * (n_vec / kTileVecs + n_vec % kTileVecs);
+    a.ahead->Begin(ReadAhead::Phase::kSum, a.n_blocks * n_pass * kBlockTokens / kStepEvery);
+  }
   std::size_t row = 0;
   for (; row + 4 <= a.n_query; row += 4) AccumulateRows<4>(a, row);
   const std::size_t rest = a.n_query - row;

@@ -75,9 +75,6 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
     query[r].bytes = s.query + (row + static_cast<std::size_t>(r)) * QueryBytes(kBits, s.head_dim);
     std::memcpy(&query[r].tail, query[r].bytes + s.head_dim, sizeof(QueryTail));
   }
-  ReadAhead* ahead = row == 0 ? s.ahead : nullptr;
-  const std::size_t n_eighth = s.head_dim / 8 * (kBlockTokens / kLanes / kTileVecs);
-  const std::size_t every = n_eighth < kReadSteps ? 1 : n_eighth / kReadSteps;
   for (std::size_t b = 0; b < s.n_blocks; ++b) {
     const PlaneWords words = WordsOf(Side::kKey, config, s.blocks[b]);
     float* scores = s.scores + row * s.scores_stride + b * kBlockTokens;
@@ -90,7 +87,7 @@ inline void ScoreByteRows(const ScoreArgs& s, std::size_t row) {
       for (std::size_t eighth = 0; eighth < s.head_dim / 8; ++eighth) {
         EightCodes<kBits> codes[kTileVecs];
         for (int g = 0; g < kTileVecs; ++g) codes[g].Load(words, group + g, eighth);
-        if (ahead != nullptr && eighth % every == 0) ahead->Step();
+        if (s.ahead != nullptr) s.ahead->Step();
         ScoreFour<kBits, 0>(codes, query, eighth, table, sum);
         ScoreFour<kBits, 1>(codes, query, eighth, table, sum);
       }
@@ -137,7 +134,7 @@ template <unsigned kBits, int kRows, int kVecs>
 inline void SumByteColumns(const AccumulateArgs& a, const PlaneWords& words, std::size_t b,
                            std::size_t row, std::size_t col,
                            const std::int8_t (&weights)[kRows][kBlockTokens],
-                           const float (&factor)[kRows], ReadAhead* ahead) {
+                           const float (&factor)[kRows]) {
   const ByteTable table = LoadByteTable(ConfigOf(a.config).bytes.data());
   VecU sum[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
@@ -146,7 +143,7 @@ inline void SumByteColumns(const AccumulateArgs& a, const PlaneWords& words, std
   for (std::size_t eighth = 0; eighth < kBlockTokens / 8; ++eighth) {
     EightCodes<kBits> codes[kVecs];
     for (int v = 0; v < kVecs; ++v) codes[v].Load(words, col / kLanes + v, eighth);
-    if (ahead != nullptr) ahead->Step();
+    if (a.ahead != nullptr) a.ahead->Step();
     SumFour<kBits, 0>(codes, weights, eighth, table, sum);
     SumFour<kBits, 1>(codes, weights, eighth, table, sum);
   }
@@ -177,18 +174,26 @@ inline void SumByteRows(const AccumulateArgs& a, std::size_t row) {
     }
     std::size_t col = 0;
     for (; col + kTileVecs * 16 <= a.head_dim; col += kTileVecs * 16) {
-      ReadAhead* ahead = row == 0 && col == 0 ? a.ahead : nullptr;
-      SumByteColumns<kBits, kRows, kTileVecs>(a, words, b, row, col, weights, factor, ahead);
+      SumByteColumns<kBits, kRows, kTileVecs>(a, words, b, row, col, weights, factor);
     }
     for (; col < a.head_dim; col += 16) {
-      SumByteColumns<kBits, kRows, 1>(a, words, b, row, col, weights, factor, nullptr);
+      SumByteColumns<kBits, kRows, 1>(a, words, b, row, col, weights, factor);
     }
   }
 }
 
 // Query rows are taken together as far as the registers go.
+inline std::size_t Passes(std::size_t n_query) {
+  constexpr std::size_t kRows = kTileRows >= 4 ? 4 : 2;
+  return (n_query + kRows - 1) / kRows;
+}
+
 template <unsigned kBits>
 inline void ScoreBytes(const ScoreArgs& s) {
+  if (s.ahead != nullptr) {
+    const std::size_t n_pass = Passes(s.n_query) * (kBlockTokens / kLanes / kTileVecs);
+    s.ahead->Begin(ReadAhead::Phase::kScore, s.n_blocks * n_pass * s.head_dim / 8);
+  }
   std::size_t row = 0;
   if constexpr (kTileRows >= 4) {
     for (; row + 4 <= s.n_query; row += 4) ScoreByteRows<kBits, 4>(s, row);
@@ -200,6 +205,11 @@ inline void ScoreBytes(const ScoreArgs& s) {
 
 template <unsigned kBits>
 inline void SumBytes(const AccumulateArgs& a) {
+  if (a.ahead != nullptr) {
+    const std::size_t n_vec = a.head_dim / 16;
+    const std::size_t n_pass = Passes(a.n_query) * (n_vec / kTileVecs + n_vec % kTileVecs);
+    a.ahead->Begin(ReadAhead::Phase::kSum, a.n_blocks * n_pass * (kBlockTokens / 8));
+  }
   std::size_t row = 0;
   if constexpr (kTileRows >= 4) {
     for (; row + 4 <= a.n_query; row += 4) SumByteRows<kBits, 4>(a, row);
