@@ -188,6 +188,11 @@ class BenchCommand {
 
   void ChooseSize(const bench::EngineRunner& runner) {
     const bench::Protocol& protocol = config_.protocol;
+    const std::size_t limit = runner.DescribeModel().at("ctx_limit").get<std::size_t>();
+    if (options_.common.ctx > limit) {
+      progress_->Note(fmt::format("a context of {} tokens is beyond the {} that this model was made for",
+                                  options_.common.ctx, limit));
+    }
     config_.lengths =
         ChooseLengths(options_, protocol, runner.MaxLength(protocol.decode_steps), *progress_);
     const std::size_t wanted = options_.rounds != 0 ? options_.rounds
@@ -248,7 +253,7 @@ void AddBenchCommand(CLI::App& app, Dispatch& dispatch) {
   AddModelOptions(*command, options->common);
   AddJsonOption(*command, options->common);
   command
-      ->add_option("--protocol", options->protocol, "honest, published, smoke, or a protocol file")
+      ->add_option("--protocol", options->protocol, "honest, published, depth, smoke, or a protocol file")
       ->capture_default_str();
   command
       ->add_option("--lengths", options->lengths,

@@ -90,6 +90,7 @@ int Calibrate(const CalibrateOptions& options) {
   engine_options.kv_spec = KeyProfileMethod(ids.size());
   engine_options.ctx = ids.size();
   Engine engine(engine_options);
+  WarnBeyondModel(engine.ctx(), engine.summary().ctx_limit, options.common.quiet);
   Session session = engine.NewSession();
   session.Evaluate(ids, std::min(kChunk, ids.size()), {});
   const KeyProfile profile = session.MeasureKeys();

@@ -277,6 +277,7 @@ int Eval(const EvalOptions& options) {
   EngineOptions engine_options = options.common.ToEngineOptions();
   engine_options.prefill_chunk = std::max(engine_options.prefill_chunk, chunk);
   Engine engine(engine_options);
+  WarnBeyondModel(engine.ctx(), engine.summary().ctx_limit, options.common.quiet);
   std::optional<Engine> against;
   if (!options.against.empty()) {
     engine_options.kv_spec = options.against;

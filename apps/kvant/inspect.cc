@@ -162,10 +162,7 @@ int Inspect(const InspectOptions& options) {
   const ModelConfig config = ReadModelConfig(file);
   const CacheGeometry geometry = ReadCacheGeometry(file, config);
   const std::size_t tokens = options.common.ctx == 0 ? config.ctx_limit : options.common.ctx;
-  if (tokens > config.ctx_limit) {
-    Fail(ErrorCode::kInvalidArgument, "--ctx {} is beyond this model's {} tokens", tokens,
-         config.ctx_limit);
-  }
+  WarnBeyondModel(tokens, config.ctx_limit, options.common.quiet);
   std::vector<std::string> specs;
   if (options.has_kv) specs.push_back(options.common.kv);
   for (const CodecRecord* codec : Codecs()) {

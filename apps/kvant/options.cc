@@ -3,6 +3,8 @@
 
 #include "apps/kvant/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdlib>
@@ -129,6 +131,14 @@ std::string ReadInputFile(const std::string& path) {
     Fail(ErrorCode::kNotFound, "cannot read '{}'; check the path", path);
   }
   return text;
+}
+
+void WarnBeyondModel(std::size_t ctx, std::size_t ctx_limit, bool quiet) {
+  if (quiet || ctx <= ctx_limit) return;
+  fmt::print(stderr,
+             "kvant: a context of {} tokens is beyond the {} that this model was made for; what it says there "
+             "may make no sense\n",
+             ctx, ctx_limit);
 }
 
 void WriteJson(const CommonOptions& options, const nlohmann::json& value) {

@@ -49,6 +49,9 @@ std::string ModelCacheFolder();
 std::uint64_t ParseByteSize(const std::string& text);
 /// The bytes of a file that an option names. Throws Error(kNotFound) where it cannot be read.
 std::string ReadInputFile(const std::string& path);
+/// One sentence on stderr where `ctx` tokens are more than the model was made for, and nothing is said
+/// with --quiet.
+void WarnBeyondModel(std::size_t ctx, std::size_t ctx_limit, bool quiet);
 /// Writes the object to --json's FILE or to stdout, with a newline.
 void WriteJson(const CommonOptions& options, const nlohmann::json& value);
 

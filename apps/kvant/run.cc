@@ -158,6 +158,7 @@ int Run(RunOptions& options) {
   options.sampling.sampler.seed = options.common.seed;
   Sampler sampler(options.sampling.sampler);
   Engine engine(options.common.ToEngineOptions());
+  WarnBeyondModel(engine.ctx(), engine.summary().ctx_limit, options.common.quiet);
   WarnInexpressible(engine.tokenizer(), prompt, options.common.quiet);
   Session session = engine.NewSession();
   StateReport state;

@@ -47,6 +47,8 @@ class CheckBuilder {
   /// over while the baseline does not, fails.
   nlohmann::json Degenerate(bool collapse_fails) const;
   nlohmann::json Storage() const;
+  /// That prefill was measured once; for information.
+  nlohmann::json Prefill() const;
   /// Where each arm first differs from the baseline; for information.
   nlohmann::json FirstDifferent() const;
 

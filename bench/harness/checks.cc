@@ -208,6 +208,12 @@ json CheckBuilder::FirstDifferent() const {
   return Check("first different token", "info", fmt::format("{}", fmt::join(parts, ", ")));
 }
 
+json CheckBuilder::Prefill() const {
+  return Check("prefill", "info",
+               "once for each arm and length: prefill and first token are one measurement, shown "
+               "again in every round");
+}
+
 json BuildChecks(const BenchConfig& config, const Measurements& measurements,
                  const ResultParts& parts) {
   const CheckBuilder check(config, measurements, parts);
@@ -217,6 +223,7 @@ json BuildChecks(const BenchConfig& config, const Measurements& measurements,
                  check.Kernels(),    check.Packed(),
                  check.Memory(),     check.Degenerate(/*collapse_fails=*/true),
                  check.Storage()};
+  if (config.protocol.prefill_once) checks.push_back(check.Prefill());
   if (config.arms.size() > 2) checks.push_back(check.FirstDifferent());
   if (!measurements.cut.empty()) {
     checks.push_back(Check("time limit", "info", measurements.cut));

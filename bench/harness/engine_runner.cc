@@ -4,6 +4,7 @@
 #include "bench/harness/engine_runner.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,15 +18,19 @@ Method BindMethod(const std::string& spec, const ModelSummary& model) {
   return Method(ParseMethodSpec(spec), model.cache);
 }
 
+constexpr std::size_t kPrefillChunk = 512;  // as EngineOptions has it
+
+[[noreturn]] void FailStopped() {
+  Fail(ErrorCode::kCancelled, "the benchmark was stopped before it had a result");
+}
+
 GenerateResult Generate(Session& session, std::span<const TokenId> prompt, std::size_t decode_steps,
                         const RunStyle& style, GenerateOptions options) {
   options.max_new_tokens = decode_steps + 1;
   options.ignore_end = !style.stop_at_end;
   Sampler greedy(SamplerOptions{});
   GenerateResult result = session.Generate(prompt, greedy, options);
-  if (result.finish == FinishReason::kCancelled) {
-    Fail(ErrorCode::kCancelled, "the benchmark was stopped before it had a result");
-  }
+  if (result.finish == FinishReason::kCancelled) FailStopped();
   return result;
 }
 
@@ -103,17 +108,40 @@ std::size_t EngineRunner::MaxLength(std::size_t decode_steps) const {
 
 nlohmann::json EngineRunner::DescribeModel() const { return ModelToJson(first().summary()); }
 
+EngineRunner::Prefilled EngineRunner::StartFromFork(const Arm& arm,
+                                                    std::span<const TokenId> prompt) {
+  const auto key = std::make_pair(arm.name, prompt.size());
+  auto found = prefilled_.find(key);
+  if (found == prefilled_.end()) {
+    Session session = engines_[arm.name]->NewSession();
+    const auto begin = std::chrono::steady_clock::now();
+    // In pieces, so that a run that takes minutes can be stopped.
+    for (std::size_t done = 0; done + 1 < prompt.size(); done += kPrefillChunk) {
+      if (cancel_ != nullptr && cancel_->load()) FailStopped();
+      const std::size_t n = std::min(kPrefillChunk, prompt.size() - 1 - done);
+      session.Evaluate(prompt.subspan(done, n), n, nullptr);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    found = prefilled_.emplace(key, Prefilled{std::move(session), took.count()}).first;
+  }
+  return {found->second.session.Fork(), found->second.prefill_s};
+}
+
 RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t decode_steps) {
   KVANT_CHECK(engines_.count(arm.name) != 0);
   Engine& engine = *engines_[arm.name];
-  Session session = engine.NewSession();
+  const std::vector<TokenId> prompt = prompts_->Make(length);
+  Prefilled start = style_.prefill_once ? StartFromFork(arm, prompt)
+                                        : Prefilled{engine.NewSession(), 0};
+  Session& session = start.session;
   GenerateOptions options;
   options.cancel = cancel_;
-  GenerateResult result = Generate(session, prompts_->Make(length), decode_steps, style_, options);
+  GenerateResult result = Generate(session, std::span(prompt).subspan(session.kv_len()),
+                                   decode_steps, style_, options);
   RunSample sample;
-  sample.prompt_tokens = result.prompt_tokens;
-  sample.prefill_s = result.prefill_s;
-  sample.ttft_s = result.ttft_s;
+  sample.prompt_tokens = length;
+  sample.prefill_s = start.prefill_s + result.prefill_s;
+  sample.ttft_s = start.prefill_s + result.ttft_s;
   sample.decode_s = result.decode_s;
   sample.step_s = std::move(result.step_s);
   sample.tokens = std::move(result.tokens);

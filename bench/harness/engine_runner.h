@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ArmRunner on the real engine: one Engine for each arm, a fresh Session for each run.
+// ArmRunner on the real engine: one Engine for each arm, a fresh Session for each run, or a fork of
+// one that holds the prompt (RunStyle::prefill_once).
 //
 // The two baseline arms have engines of their own as every other arm has, so that the A/A
 // difference holds what a different place in memory does to a measurement. Weights are therefore
@@ -12,7 +13,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "bench/harness/arm_runner.h"
 #include "bench/harness/prompt.h"
@@ -33,12 +36,21 @@ class EngineRunner : public ArmRunner {
   std::size_t n_threads() const;  // of the first engine; Prepare was called
 
  private:
+  /// The prompt but its last token, in a cache; and how long that took.
+  struct Prefilled {
+    Session session;
+    double prefill_s = 0;
+  };
+
   const Engine& first() const;
+  /// A session at the prompt's last token: what it still has to run, and what it took so far.
+  Prefilled StartFromFork(const Arm& arm, std::span<const TokenId> prompt);
 
   EngineOptions options_;
   RunStyle style_;
   const std::atomic<bool>* cancel_;
   std::map<std::string, std::unique_ptr<Engine>> engines_;
+  std::map<std::pair<std::string, std::size_t>, Prefilled> prefilled_;  // by arm and length
   std::optional<PromptSource> prompts_;  // once a tokenizer is loaded
 };
 

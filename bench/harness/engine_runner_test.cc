@@ -62,6 +62,33 @@ TEST(EngineRunner, PublishedArmsRunOnPromptsOfExactLength) {
   EXPECT_THROW(runner.RunOnce({specs[0], specs[0], true}, 12, 20), Error);
 }
 
+TEST(EngineRunner, RunsFromAForkOfThePromptGiveTheSameTokens) {
+  const TempModel model({.n_embd = 128, .n_q_head = 2, .n_kv_head = 1, .head_dim = 64});
+  RunStyle once = PublishedStyle();
+  once.prefill_once = true;
+  EngineRunner fresh(TinyOptions(model), PublishedStyle(), nullptr);
+  EngineRunner forked(TinyOptions(model), once, nullptr);
+  const std::size_t length = PublishedStyle().repeated->instruction.size() + 165;
+  for (const char* spec : {"fp16", "turboquant_rvq"}) {
+    const Arm arm{spec, spec, false};
+    fresh.Prepare(arm);
+    forked.Prepare(arm);
+    const RunSample expected = fresh.RunOnce(arm, length, 70);
+    for (int round = 0; round < 3; ++round) {
+      const RunSample sample = forked.RunOnce(arm, length, 70);
+      // One token less was prefilled in a chunk, so only the tokens are the same, not the last bits.
+      EXPECT_EQ(sample.tokens, expected.tokens) << spec;
+      EXPECT_EQ(sample.kv.payload_bytes, expected.kv.payload_bytes) << spec;
+      EXPECT_EQ(sample.kv.packed_tokens, expected.kv.packed_tokens) << spec;
+      EXPECT_EQ(sample.prompt_tokens, length);
+      EXPECT_GT(sample.prefill_s, 0.0);
+    }
+    // A fork of another length does not disturb the first.
+    EXPECT_EQ(forked.RunOnce(arm, length - 9, 3).prompt_tokens, length - 9);
+    EXPECT_EQ(forked.RunOnce(arm, length, 70).tokens, expected.tokens);
+  }
+}
+
 TEST(EngineRunner, MemoryIsMeasuredOnTheSamePrompt) {
   const TempModel model;
   EngineOptions options = TinyOptions(model);

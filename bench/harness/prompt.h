@@ -23,6 +23,7 @@ struct PromptRecipe {
 struct RunStyle {
   std::optional<PromptRecipe> repeated;  // absent: the first tokens of the benchmark text
   bool stop_at_end = false;              // whether an end-of-generation token ends the run
+  bool prefill_once = false;             // whether runs start from forks of one prefilled cache
 };
 
 /// `lead`, then `passage` repeated and cut, then `instruction`: exactly `length` tokens. Throws

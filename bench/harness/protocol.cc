@@ -65,6 +65,14 @@ Protocol ParseProtocol(const json& object, const std::string& source) {
   protocol.full_lengths = full.Lengths("lengths");
   protocol.full_rounds = full.Count("rounds", 1, 1000);
   full.RefuseOthers();
+  if (reader.Has("prefill")) {
+    const std::string prefill = reader.Text("prefill");
+    if (prefill != "once" && prefill != "every run") {
+      Fail(ErrorCode::kInvalidArgument, "{} has \"prefill\": \"{}\"; it must be once or every run",
+           where, prefill);
+    }
+    protocol.prefill_once = prefill == "once";
+  }
   protocol.time_limit_s = reader.Number("time_limit_s", 0, 1e6);
   protocol.memory_processes = reader.Bool("memory_processes");
   protocol.contention = ParseContention(reader.At("contention"), where + ", contention");
@@ -100,8 +108,13 @@ Protocol LoadProtocol(const std::string& name_or_path) {
 }
 
 RunStyle StyleOf(const Protocol& protocol) {
-  if (!protocol.published) return {};
-  return {.repeated = protocol.published->prompt, .stop_at_end = true};
+  RunStyle style;
+  style.prefill_once = protocol.prefill_once;
+  if (protocol.published) {
+    style.repeated = protocol.published->prompt;
+    style.stop_at_end = true;
+  }
+  return style;
 }
 
 json ProtocolToJson(const Protocol& protocol) {
@@ -128,6 +141,7 @@ json ProtocolToJson(const Protocol& protocol) {
       {"bootstrap",
        {{"resamples", protocol.bootstrap_resamples},
         {"confidence", protocol.bootstrap_confidence}}}};
+  if (protocol.prefill_once) object["prefill"] = "once";
   if (protocol.published) {
     object["mode"] = "published";
     object["published"] = PublishedToJson(*protocol.published);

@@ -35,6 +35,9 @@ struct Protocol {
   std::vector<std::size_t> lengths;  // prompt tokens, ascending
   std::size_t decode_steps = 0;      // decode steps of a run, after the first token
   std::size_t rounds = 0, warmup_rounds = 0;
+  /// Each prompt goes through the model once for each arm, and every run decodes from a fork of that
+  /// cache: decode speed at lengths whose prefill takes minutes.
+  bool prefill_once = false;
   std::vector<std::size_t> full_lengths;  // --full
   std::size_t full_rounds = 0;
   double time_limit_s = 0;  // rounds, then lengths, are cut to keep it; 0: no limit

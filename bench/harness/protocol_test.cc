@@ -66,6 +66,13 @@ TEST(Protocol, UnknownMissingAndMistypedKeysAreNamed) {
   bad["mode"] = "fast";
   EXPECT_NE(MessageOf(bad).find("honest or published"), std::string::npos);
   bad = good;
+  bad["prefill"] = "twice";
+  EXPECT_NE(MessageOf(bad).find("once or every run"), std::string::npos);
+  bad["prefill"] = "every run";
+  EXPECT_FALSE(ParseProtocol(bad, "test").prefill_once);
+  bad["prefill"] = "once";
+  EXPECT_TRUE(StyleOf(ParseProtocol(bad, "test")).prefill_once);
+  bad = good;
   bad["published"] = json::object();  // without the mode that reads it
   EXPECT_NE(MessageOf(bad).find("unknown key \"published\""), std::string::npos);
   bad = good;

@@ -15,6 +15,7 @@ namespace {
 // Left to the rest of the process and the machine when the KV limit is taken from free memory.
 constexpr std::uint64_t kMemoryReserve = std::uint64_t{256} << 20;
 constexpr std::size_t kMaxPrefillChunk = 8192;
+constexpr std::size_t kMaxContext = std::size_t{1} << 32;
 
 ModelSummary Summarize(const GgufFile& file, const ModelConfig& config) {
   ModelSummary summary;
@@ -35,10 +36,11 @@ ModelSummary Summarize(const GgufFile& file, const ModelConfig& config) {
 }
 
 std::size_t CheckedContext(std::size_t wanted, const ModelConfig& config, const MethodSpec& spec) {
-  if (wanted > config.ctx_limit) {
+  if (wanted > kMaxContext) {
     Fail(ErrorCode::kInvalidArgument,
-         "a context of {} tokens was asked for; this model was made for {}; choose --ctx {} or less",
-         wanted, config.ctx_limit, config.ctx_limit);
+         "a context of {} tokens was asked for; at most {} are allowed, and this model was made for {}; "
+         "choose a smaller --ctx",
+         wanted, kMaxContext, config.ctx_limit);
   }
   const std::size_t ctx = wanted == 0 ? config.ctx_limit : wanted;
   if (spec.key_transform.mean == KeyMean::kRope && ctx > RopePhases::kMaxTokens) {

@@ -28,7 +28,9 @@ struct EngineOptions {
   std::string kv_spec = "turboquant_rvq";  // the method grammar, src/kv/spec.h
   std::string kernel = "auto";     // auto | scalar | neon | avx2 | avx512; a missing one is an Error
   std::size_t n_threads = 0;       // 0: every processor this process may use
-  std::size_t ctx = 0;             // tokens a session may hold; 0: the model's limit
+  // Tokens a session may hold; 0: the model's limit. More than that limit is allowed: what the model then
+  // says is not what it was trained for, so callers warn (ModelSummary::ctx_limit).
+  std::size_t ctx = 0;
   std::uint64_t kv_limit_bytes = 0;  // hard limit of KV blocks of all sessions; 0: from free memory
   bool exact = false;              // fixed-order f32 arithmetic: bit-identical for any chunk size
   std::size_t prefill_chunk = 512; // tokens per prefill step

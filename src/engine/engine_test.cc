@@ -113,8 +113,8 @@ TEST(EngineErrors, BadOptionsAreNamed) {
   bad.n_threads = 300;
   ExpectRefused(bad, kInvalid, {"300 threads", "1 to 256"});
   bad = options();
-  bad.ctx = 2049;
-  ExpectRefused(bad, kInvalid, {"2049", "2048"});
+  bad.ctx = (std::size_t{1} << 32) + 1;
+  ExpectRefused(bad, kInvalid, {"4294967297", "4294967296", "made for 2048"});
   for (const std::size_t chunk : {0, 8193}) {
     bad = options();
     bad.prefill_chunk = chunk;

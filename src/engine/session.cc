@@ -40,7 +40,8 @@ void Session::Impl::CheckFits(std::size_t n_prompt) const {
          "text{}",
          n_prompt, tokens.size(), engine->ctx,
          engine->ctx < engine->model.config.ctx_limit
-             ? fmt::format(" or raise --ctx (this model allows {})", engine->model.config.ctx_limit)
+             ? fmt::format(" or raise --ctx (this model was made for {})",
+                           engine->model.config.ctx_limit)
              : "");
   }
   const std::uint64_t needed = engine->method->Predict(total).resident;

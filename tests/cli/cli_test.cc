@@ -92,7 +92,8 @@ TEST_F(CliTest, BadMethodsKernelsAndContextsAreOneSentence) {
   ExpectBadInput({"run", "-m", model_, "-p", "x", "--kv", "fp16,layers=99:k=bf16"}, "layer 99");
   ExpectBadInput({"run", "-m", model_, "-p", "x", "--kernel", "mmx"}, "unknown kernel 'mmx'");
   ExpectBadInput({"run", "-m", model_, "-p", "x", "--kernel", "cuda"}, "kernel 'cuda'");
-  ExpectBadInput({"run", "-m", model_, "-p", "x", "--ctx", "100000000"}, "was made for");
+  ExpectBadInput({"run", "-m", model_, "-p", "x", "--ctx", "100000000"}, "k_mean=rope");
+  ExpectBadInput({"run", "-m", model_, "-p", "x", "--ctx", "10000000000"}, "was made for");
   ExpectBadInput({"run", "-m", model_, "-p", "x", "--kv-limit", "64"}, "raise --kv-limit");
   ExpectBadInput({"run", "-m", model_, "-p", "a long prompt", "--ctx", "2"}, "the context holds 2");
   ExpectBadInput({"methods", "--head-dim", "40"}, "multiple of 16");
