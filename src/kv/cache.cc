@@ -81,14 +81,12 @@ void KvCache::Append(std::size_t layer, std::size_t n, const float* keys, const 
       AddQueries(method, kv_head, n, queries, MutableHead(layer, kv_head));
     }
     // Also what only the query after this step reads packed: Commit must not need memory.
-    if (!method.pack_tail) PackHead(layer, kv_head, method.HeldPacked(length() + n), jobs);
+    if (!method.pack_tail) {
+      const std::size_t t = length() + n;
+      PackHead(layer, kv_head, method.HeldPacked(t) + method.PackedAhead(t), jobs);
+    }
   }
-  const auto pack = [&](std::size_t i, std::size_t) { PackSide(layer, jobs[i]); };
-  if (threads != nullptr && jobs.size() > 1) {
-    threads->ParallelFor(jobs.size(), pack);
-  } else {
-    for (std::size_t i = 0; i < jobs.size(); ++i) pack(i, 0);
-  }
+  PackSides(layer, jobs, threads);
 }
 
 // Encodes and names the place of a value that does not fit.
@@ -209,7 +207,8 @@ std::size_t KvCache::Truncate(std::size_t t) {
     for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
       HeadTable& table = MutableHead(layer, kv_head);
       if (table.blocks.size() > BlocksFor(t)) table.blocks.resize(BlocksFor(t));
-      for (std::size_t block = n_packed; block < table.blocks.size(); ++block) {
+      const std::size_t n_ahead = method_->layer(layer).PackedAhead(t);
+      for (std::size_t block = n_packed + n_ahead; block < table.blocks.size(); ++block) {
         table.blocks[block].packed = BlockRef();
       }
       const auto& transform = method_->layer(layer).transform;
@@ -252,7 +251,7 @@ std::size_t KvCache::packed_tokens() const {
   if (state_.heads.empty()) return 0;
   const std::vector<BlockEntry>& blocks = state_.heads[0].blocks;
   std::size_t n_packed = 0;
-  while (n_packed < blocks.size() && blocks[n_packed].packed) ++n_packed;
+  while (n_packed < blocks.size() && blocks[n_packed].packed && !blocks[n_packed].exact) ++n_packed;
   return std::min(n_packed * kBlockTokens, length());
 }
 

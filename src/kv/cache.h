@@ -85,6 +85,9 @@ class KvCache {
               const float* queries = nullptr, ThreadPool* threads = nullptr);
   /// All queries below t have read this layer (appended up to exactly t). Optional: Commit does the same.
   void FinishLayer(std::size_t layer, std::size_t t);
+  /// Packs what the length asks to be packed ahead (LayerMethod::PackedAhead). Append does so by itself; this is
+  /// for a cache whose blocks came from elsewhere. Throws Error like Append.
+  void PackAhead();
   /// Declares every position below t final (t >= length(), all layers appended up to exactly t).
   void Commit(std::size_t t);
   /// Forgets what was appended after the last Commit. Returns length(), or what Truncate would reach
@@ -110,7 +113,7 @@ class KvCache {
   /// transforms undone: [length(), head_dim]. For inspection and tests.
   std::vector<float> Rows(std::size_t layer, std::size_t kv_head, Side side) const;
 
-  /// Tokens of the first layer that are held packed, counted over the blocks that are there.
+  /// Tokens of the first layer that are held packed alone, counted over the blocks that are there.
   std::size_t packed_tokens() const;
   std::uint64_t payload_bytes() const { return method_->Predict(length()).payload; }
   /// Counted over the blocks that the tables of this cache name (snapshots aside).
@@ -148,6 +151,7 @@ class KvCache {
   };
   void PackHead(std::size_t layer, std::size_t kv_head, std::size_t n_packed, std::vector<PackJob>& jobs);
   void PackSide(std::size_t layer, const PackJob& job);
+  void PackSides(std::size_t layer, const std::vector<PackJob>& jobs, ThreadPool* threads);
   void CopySinkRows(const LayerMethod& method, HeadTable& table);
   void FreezeVersion(const LayerMethod& method, std::size_t kv_head, std::size_t version,
                      HeadTable& table);

@@ -103,6 +103,27 @@ void KvCache::FreezeVersion(const LayerMethod& method, std::size_t kv_head, std:
   table.versions.push_back(std::move(state));
 }
 
+void KvCache::PackAhead() {
+  for (std::size_t layer = 0; layer < geometry().n_layer; ++layer) {
+    const LayerMethod& method = method_->layer(layer);
+    if (method.PackedAhead(length()) == 0) continue;
+    std::vector<PackJob> jobs;
+    for (std::size_t kv_head = 0; kv_head < geometry().n_kv_head; ++kv_head) {
+      PackHead(layer, kv_head, method.HeldPacked(length()) + 1, jobs);
+    }
+    PackSides(layer, jobs, nullptr);
+  }
+}
+
+void KvCache::PackSides(std::size_t layer, const std::vector<PackJob>& jobs, ThreadPool* threads) {
+  const auto pack = [&](std::size_t i, std::size_t) { PackSide(layer, jobs[i]); };
+  if (threads != nullptr && jobs.size() > 1) {
+    threads->ParallelFor(jobs.size(), pack);
+  } else {
+    for (std::size_t i = 0; i < jobs.size(); ++i) pack(i, 0);
+  }
+}
+
 void KvCache::PackSide(std::size_t layer, const PackJob& job) {
   const LayerMethod& method = method_->layer(layer);
   const HeadTable& table = head(layer, job.kv_head);

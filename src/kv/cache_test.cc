@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "kvant/error.h"
 #include "tests/support/kv_fixture.h"
@@ -49,6 +50,40 @@ TEST_P(CacheTest, ResidentBytesEqualThePredictionAtEveryLength) {
       ASSERT_EQ(cache.payload_bytes(), predicted.payload) << "length " << end;
       ASSERT_LE(predicted.payload, predicted.resident);
     }
+  }
+}
+
+// A step pays for the blocks of few layers: of one, where there are 64 layers or less.
+TEST(CachePacking, IsSpreadOverTheSteps) {
+  const CacheGeometry deep = {.n_layer = 12, .n_kv_head = 2, .heads_per_kv = 1, .head_dim = 32};
+  const RandomSequence sequence(deep, 600, test::TestSeed());
+  for (const char* options :
+       {"k_mean=block0,smooth=max,window=64", "k_mean=block0,smooth=max,window=256",
+        "k_mean=off,smooth=off,window=64"}) {
+    KvRig rig(std::string("turboquant_rvq,") + options, deep,
+              SupportedIsas().back());
+    KvCache cache = rig.NewCache();
+    const auto packed_blocks = [&] {
+      std::size_t n = 0;
+      for (std::size_t i = 0; i < deep.n_layer; ++i) {
+        for (std::size_t kv_head = 0; kv_head < deep.n_kv_head; ++kv_head) {
+          for (const BlockEntry& entry : cache.head(i, kv_head).blocks) n += entry.packed ? 1 : 0;
+        }
+      }
+      return n;
+    };
+    // The first block waits for the rows that the key transform learns from.
+    const std::size_t first = 2 * kBlockTokens + rig.method->layer(0).window;
+    rig.Run(cache, sequence, first, 64);
+    std::size_t before = packed_blocks(), n_packing_steps = 0;
+    for (std::size_t t = first + 1; t <= 600; ++t) {
+      rig.Run(cache, sequence, t, 1);
+      const std::size_t now = packed_blocks();
+      EXPECT_LE(now - before, deep.n_kv_head) << options << ", step to " << t;
+      n_packing_steps += now > before ? 1 : 0;
+      before = now;
+    }
+    EXPECT_GE(n_packing_steps, (600 - first) / kBlockTokens * deep.n_layer) << options;
   }
 }
 

@@ -64,6 +64,15 @@ std::size_t LayerMethod::PackedBlocks(std::size_t t) const {
 }
 
 // With tail=packed there are no exact rows: nothing to keep aside and nothing to learn from.
+// Not the first block, whose packing makes the sinks, nor the first of a version, which is learned from
+// the rows of the window too.
+std::size_t LayerMethod::PackedAhead(std::size_t t) const {
+  const std::size_t block = HeldPacked(t);
+  if (pack_lead == 0 || block == 0 || PackedBlocks(t + pack_lead) == block) return 0;
+  if (transform == nullptr) return 1;
+  return transform->FirstBlock(transform->VersionOf(block)) == block ? 0 : 1;
+}
+
 void Method::CheckTail() const {
   if (!spec_.pack_tail) return;
   if (spec_.sink != 0 || spec_.window != 0 || spec_.key_transform.active()) {
@@ -124,6 +133,10 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
     layer.window = spec_.window;
     layer.pack_tail = spec_.pack_tail && !layer.identity;  // such a layer packs nothing
     layer.dequantize = spec_.dequantize && !layer.identity;
+    // A block is full `window` tokens before it is asked for; without a window there is no time.
+    if (!layer.identity && layer.window > 0) {
+      layer.pack_lead = (geometry.n_layer - 1 - i) * kBlockTokens / geometry.n_layer;
+    }
     // Keys of the exact type gain nothing from a transform and would lose bits to it.
     if (!layer.identity && !(key == exact)) layer.transform = transform;
     if (layer.transform && profile_) layer.profile = &profile_->heads[i * geometry.n_kv_head];
@@ -144,7 +157,7 @@ std::uint64_t Method::LayerBytes(const LayerMethod& layer, std::size_t kv_len,
   if (kv_len == 0) return 0;
   const std::size_t n_packed = layer.HeldPacked(kv_len);
   const std::size_t n_version = layer.transform == nullptr ? 0 : layer.transform->Versions(n_packed);
-  return n_packed * layer.packed_block_bytes() + (n_packed > 0 ? layer.sink_bytes() : 0) +
+  return (n_packed + layer.PackedAhead(kv_len)) * layer.packed_block_bytes() + (n_packed > 0 ? layer.sink_bytes() : 0) +
          layer.energy_bytes() + n_version * layer.version_bytes() +
          n_exact * layer.exact_block_bytes();
 }
@@ -162,11 +175,20 @@ PredictedBytes Method::Predict(std::size_t kv_len) const {
         n_exact > 0 ? l.exact_key.geometry.bytes_per_token + l.exact_value.geometry.bytes_per_token
                     : l.key.geometry.bytes_per_token + l.value.geometry.bytes_per_token;
     total.resident += resident;
-    total.payload += resident - room * token_bytes;
+    total.payload +=
+        resident - layer.PackedAhead(kv_len) * layer.packed_block_bytes() - room * token_bytes;
   }
   total.resident *= geometry_.n_kv_head;
   total.payload *= geometry_.n_kv_head;
   return total;
+}
+
+std::uint64_t Method::AheadBytes(std::size_t kv_len) const {
+  std::uint64_t bytes = 0;
+  for (const LayerMethod& layer : layers_) {
+    bytes += layer.PackedAhead(kv_len) * layer.packed_block_bytes();
+  }
+  return bytes * geometry_.n_kv_head;
 }
 
 std::uint64_t Method::PredictStepPeak(std::size_t from, std::size_t to) const {

@@ -42,6 +42,7 @@ struct LayerMethod {
   bool dequantize = false;  // attention rebuilds all packed keys at every step (measured baseline)
   std::size_t sink = 0;
   std::size_t window = 0;
+  std::size_t pack_lead = 0;  // tokens by which blocks are packed before the rule asks for them, < 64
   std::shared_ptr<const KeyTransform> transform;  // of packed keys; nullptr: none
   const KeyStatistics* profile = nullptr;  // [n_kv_head], the Method's; nullptr: none
 
@@ -57,6 +58,9 @@ struct LayerMethod {
   std::size_t PackedBlocks(std::size_t t) const;
   /// Blocks that are packed once t tokens are cached and committed.
   std::size_t HeldPacked(std::size_t t) const { return std::min(PackedBlocks(t), BlocksFor(t)); }
+  /// Blocks that are held packed besides, their exact rows too, once t tokens are cached: 0 or 1. Layers have
+  /// different leads, so that the packing of a block of every layer is spread over 64 steps.
+  std::size_t PackedAhead(std::size_t t) const;
   /// Positions whose keys and queries the key transform learns from: [sink, 64 + window).
   std::size_t StatisticsEnd() const { return kBlockTokens + window; }
 };
@@ -82,6 +86,8 @@ class Method {
   /// Does any layer use a codec whose bytes really are smaller (StorageKind::kPacked)?
   bool saves_memory() const;
   PredictedBytes Predict(std::size_t kv_len) const;
+  /// The part of Predict's resident bytes that blocks packed ahead take.
+  std::uint64_t AheadBytes(std::size_t kv_len) const;
   /// Resident bytes at the worst moment of a step that appends the tokens [from, to): the layers take
   /// turns, and the one at hand holds exact and packed rows of the step at once.
   std::uint64_t PredictStepPeak(std::size_t from, std::size_t to) const;

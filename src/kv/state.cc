@@ -337,6 +337,11 @@ RestoredState RestoreState(const std::shared_ptr<const Method>& method, BlockPoo
   CheckContents(args, *method, header.n_cached, state.tokens, heads);
   StateAccess::Fill(state.cache, header.n_cached, std::move(heads));
   KVANT_CHECK(state.cache.resident_bytes() == header.resident_bytes);
+  try {
+    state.cache.PackAhead();
+  } catch (const Error& error) {  // rows that no cache would have taken
+    Fail(error.code(), "{}: {}", args.name, error.what());
+  }
   return state;
 }
 

@@ -272,7 +272,8 @@ StateHeader MakeStateHeader(const Method& method, const StateModel& model, std::
   header.n_cached = n_cached;
   const PredictedBytes bytes = method.Predict(n_cached);
   header.payload_bytes = bytes.payload;
-  header.resident_bytes = bytes.resident;
+  // What is packed ahead is not in the file: whoever loads it packs again.
+  header.resident_bytes = bytes.resident - method.AheadBytes(n_cached);
   header.body_bytes = StateBodyBytes(method, n_tokens, n_cached);
   return header;
 }
