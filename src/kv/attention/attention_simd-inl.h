@@ -9,24 +9,33 @@ inline float Exp2Scalar(float x) {
   return lanes[0];
 }
 
-inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* sum, float* rescale) {
+// The largest of a block's 64 scores.
+inline float BlockMax(const float* scores) {
+  return ReduceMax(Max(Max(Load(scores), Load(scores + 16)), Max(Load(scores + 32), Load(scores + 48))));
+}
+
+// Scores of a block to weights 2^(score - shift), in place. Returns their sum.
+inline float BlockWeights(float* scores, float shift) {
+  const Vec offset = Set1(shift);
   Vec s[4];
-  for (int i = 0; i < 4; ++i) s[i] = Load(scores + i * 16);
+  for (int i = 0; i < 4; ++i) {
+    s[i] = Exp2NonPositive(Sub(Load(scores + i * 16), offset));
+    Store(scores + i * 16, s[i]);
+  }
+  return ReduceAdd(Add(Add(s[0], s[1]), Add(s[2], s[3])));
+}
+
+inline void SoftmaxBlock(float* scores, const float* bias, float* max, float* sum, float* rescale) {
   const float offset = bias == nullptr ? 0.0f : *bias;
-  const float block_max = ReduceMax(Max(Max(s[0], s[1]), Max(s[2], s[3]))) + offset;
+  const float block_max = BlockMax(scores) + offset;
   const float new_max = block_max > *max ? block_max : *max;
   if (new_max == -INFINITY) {
     for (int i = 0; i < 4; ++i) Store(scores + i * 16, Set1(0.0f));
     *rescale = 1.0f;
     return;
   }
-  const Vec shift = Set1(new_max - offset);
-  for (int i = 0; i < 4; ++i) {
-    s[i] = Exp2NonPositive(Sub(s[i], shift));
-    Store(scores + i * 16, s[i]);
-  }
   const float factor = new_max == *max ? 1.0f : Exp2Scalar(*max - new_max);
-  *sum = *sum * factor + ReduceAdd(Add(Add(s[0], s[1]), Add(s[2], s[3])));
+  *sum = *sum * factor + BlockWeights(scores, new_max - offset);
   *rescale = factor;
   *max = new_max;
 }
