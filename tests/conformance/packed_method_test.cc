@@ -11,11 +11,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
-#include "base/half.h"
 #include "base/memory.h"
-#include "kv/attention/reference.h"
 #include "kv/registry.h"
 #include "kvant/error.h"
 #include "tests/support/kv_fixture.h"
@@ -175,46 +172,6 @@ std::vector<Isa> IsasOf(const std::string& spec) {
   return {Isa::kScalar, SupportedIsas().back()};
 }
 
-// The packed rows at the end, exact rows as given: what a query at some position must have read.
-class RowsRead {
- public:
-  RowsRead(const KvCache& cache, const test::RandomSequence& sequence)
-      : method_(cache.method().layer(0)), sequence_(sequence), exact_(kGeometry.head_dim) {
-    for (std::size_t head = 0; head < kGeometry.n_kv_head; ++head) {
-      packed_[0].push_back(cache.Rows(0, head, Side::kKey));
-      packed_[1].push_back(cache.Rows(0, head, Side::kValue));
-    }
-  }
-
-  std::vector<double> Attend(std::size_t position) {
-    return ReferenceAttention(
-        {kGeometry.n_kv_head, kGeometry.heads_per_kv, kGeometry.head_dim}, position,
-        sequence_.queries(0, position), 1 / std::sqrt(static_cast<double>(kGeometry.head_dim)),
-        Reader(0), Reader(1));
-  }
-
- private:
-  std::function<const float*(std::size_t, std::size_t, std::size_t)> Reader(int side) {
-    return [this, side](std::size_t head, std::size_t q_position, std::size_t t) -> const float* {
-      // The rule, written out again.
-      const bool packed = method_.pack_tail || 64 * (t / 64 + 1) + method_.window <= q_position;
-      if (packed && t >= method_.sink) return packed_[side][head].data() + t * kGeometry.head_dim;
-      const float* from = (side == 0 ? sequence_.keys(0, t) : sequence_.values(0, t)) +
-                          head * kGeometry.head_dim;
-      const bool half = method_.exact_key.codec->name == "fp16";
-      for (std::size_t d = 0; d < exact_.size(); ++d) {
-        exact_[d] = half ? HalfToFloat(FloatToHalf(from[d])) : BFloat16ToFloat(FloatToBFloat16(from[d]));
-      }
-      return exact_.data();
-    };
-  }
-
-  const LayerMethod& method_;
-  const test::RandomSequence& sequence_;
-  std::vector<std::vector<float>> packed_[2];
-  std::vector<float> exact_;
-};
-
 TEST_P(PackedMethodTest, EveryPathReadsWhatTheCodesSay) {
   constexpr std::size_t kTokens = 400;
   const test::RandomSequence sequence(kGeometry, kTokens, test::TestSeed());
@@ -225,7 +182,7 @@ TEST_P(PackedMethodTest, EveryPathReadsWhatTheCodesSay) {
       KvCache cache = rig.NewCache();
       const std::vector<float> got = rig.Run(cache, sequence, kTokens, chunk);
       EXPECT_EQ(cache.resident_bytes(), rig.method->Predict(kTokens).resident);
-      RowsRead rows(cache, sequence);
+      test::RowsRead rows(cache, sequence);
       for (const std::size_t position : {0, 64, 127, 128, 192, 200, 256, 320, 399}) {
         const std::vector<double> want = rows.Attend(position);
         // On top of the plain bound: rotating, scaling and adding the mean are log2(d) + 4 roundings each of

@@ -128,6 +128,40 @@ std::vector<double> ExpectedOutput(const Method& method, const RandomSequence& s
                             reader(Side::kKey), reader(Side::kValue));
 }
 
+RowsRead::RowsRead(const KvCache& cache, const RandomSequence& sequence)
+    : method_(cache.method().layer(0)), sequence_(sequence), exact_(cache.geometry().head_dim) {
+  for (std::size_t head = 0; head < cache.geometry().n_kv_head; ++head) {
+    packed_keys_.push_back(cache.Rows(0, head, Side::kKey));
+    packed_values_.push_back(cache.Rows(0, head, Side::kValue));
+  }
+}
+
+const float* RowsRead::Row(Side side, std::size_t kv_head, std::size_t q_position, std::size_t t) {
+  const std::size_t head_dim = exact_.size();
+  // The rule, written out again.
+  const bool packed = method_.pack_tail || 64 * (t / 64 + 1) + method_.window <= q_position;
+  const auto& rows = side == Side::kKey ? packed_keys_ : packed_values_;
+  if (packed && t >= method_.sink) return rows[kv_head].data() + t * head_dim;
+  const float* from = (side == Side::kKey ? sequence_.keys(0, t) : sequence_.values(0, t)) +
+                      kv_head * head_dim;
+  for (std::size_t d = 0; d < head_dim; ++d) {
+    exact_[d] = ThroughType(method_.exact_key.codec->name, from[d]);
+  }
+  return exact_.data();
+}
+
+std::vector<double> RowsRead::Attend(std::size_t position, std::size_t window) {
+  const CacheGeometry& g = sequence_.geometry();
+  const auto reader = [this](Side side) {
+    return [this, side](std::size_t kv_head, std::size_t q_position, std::size_t t) {
+      return Row(side, kv_head, q_position, t);
+    };
+  };
+  return ReferenceAttention({g.n_kv_head, g.heads_per_kv, g.head_dim}, position,
+                            sequence_.queries(0, position), SoftmaxScale(g), reader(Side::kKey),
+                            reader(Side::kValue), window);
+}
+
 double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
   const CacheGeometry& g = sequence.geometry();
   double max_sum = 0;

@@ -60,6 +60,26 @@ class KvRig {
 std::vector<double> ExpectedOutput(const Method& method, const RandomSequence& sequence,
                                    std::size_t layer, std::size_t position);
 
+/// Attention of layer 0 by the double reference over the packed rows of a cache as they are at the end,
+/// and the exact rows as given: what a query at some position must have read. Rows of a block that is
+/// packed once never change.
+class RowsRead {
+ public:
+  /// `cache` holds the whole sequence, committed, and outlives the object, as `sequence` does.
+  RowsRead(const KvCache& cache, const RandomSequence& sequence);
+
+  /// [n_q_head, head_dim]; `window` is AttendArgs::window.
+  std::vector<double> Attend(std::size_t position, std::size_t window = 0);
+
+ private:
+  const float* Row(Side side, std::size_t kv_head, std::size_t q_position, std::size_t t);
+
+  const LayerMethod& method_;
+  const RandomSequence& sequence_;
+  std::vector<std::vector<float>> packed_keys_, packed_values_;  // by KV head: [n_tokens, head_dim]
+  std::vector<float> exact_;
+};
+
 /// A bound on |float attention - exact attention|: with u = 2^-24, a score is off by at most
 /// (d + 3) u sum |q_i k_i| scale, a weight relatively by twice that plus the error of 2^x (4 u), and each
 /// output adds (position + 8) u of rounding: times the largest |v|.

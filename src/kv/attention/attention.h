@@ -17,6 +17,10 @@
 // tolerance; `exact` sends every query through the tile path, which makes them agree bit for bit
 // too.
 //
+// Sliding window. Blocks that lie outside a query's window are skipped, not read. The first split
+// begins with the first block that the query's tile of 64 positions may read, so the cuts depend on
+// the position alone here too.
+//
 // Key transform. Packed keys are coded as (k - mean) / lambda: the decode path multiplies the query
 // by lambda and adds q . mean to the scores of each block; the tile path undoes it on the tile.
 //
@@ -56,6 +60,9 @@ struct AttendArgs {
   float softmax_scale;         // 1 / sqrt(head_dim) for most models
   float* output;               // [n_query, n_q_head, head_dim]
   bool exact = false;          // tile path for every query
+  // Sliding window of the model's layer: a query at position t sees positions (t - window, t], and
+  // no sink before them. 0: no window. Not the method's window, which says how rows are stored.
+  std::size_t window = 0;
 };
 
 /// Scratch and kernels for one geometry. One Attend at a time.
@@ -96,7 +103,8 @@ class Attention {
     Buffer<float> bias;  // [heads_per_kv, kBiasBlocks]
   };
   static constexpr std::size_t kBiasBlocks = 64;
-  struct Head;  // the KV head at hand: its tables, methods and arguments
+  struct Head;    // the KV head at hand: its tables, methods and arguments
+  struct Splits;  // the blocks that a query reads, cut into splits
   /// Kernels of one layer's codecs.
   struct LayerKernels {
     const KernelSet* key;
@@ -141,6 +149,9 @@ class Attention {
     std::size_t n_streams = 0;
     std::uint64_t stream_bytes = 0;
   };
+  /// Takes tokens that the query does not see, and those that are read elsewhere, out of a run's
+  /// scores [heads_per_kv, blocks of the run * 64].
+  void HideTokens(const Head& head, const Run& run, float* scores, std::size_t stride) const;
   Upcoming BlocksAfter(const Head& head, const Split& split, std::size_t block);
   Upcoming FirstRun(const Head& head, Blocks blocks);
   std::byte* RebuiltKeys(const Head& head, std::size_t block);
@@ -152,6 +163,9 @@ class Attention {
   void AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker);
   void TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
                  Worker& worker);
+  /// The same for the tile's scores of one block, [n * heads_per_kv, 64].
+  void HideTileTokens(const Head& head, std::size_t block, std::size_t first, std::size_t n,
+                      float* scores) const;
   /// One side of a block as floats, all transforms undone: the order of DecodeArgs.
   void DecodeSide(const Head& head, Side side, std::size_t block, bool packed, float* tile) const;
   void LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker);

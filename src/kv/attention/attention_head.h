@@ -1,12 +1,20 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Internal to kv/attention: the KV head that a work item is about.
+// Internal to kv/attention: the KV head that a work item is about, and the blocks that a query
+// reads.
 #pragma once
+
+#include <algorithm>
 
 #include "kv/attention/attention.h"
 
 namespace kvant {
+
+/// The first position that a query at position t sees (AttendArgs::window).
+inline std::size_t FirstSeen(std::size_t t, std::size_t window) {
+  return window == 0 || t < window ? 0 : t + 1 - window;
+}
 
 struct Attention::Head {
   const AttendArgs* args;
@@ -26,6 +34,7 @@ struct Attention::Head {
 
   /// Blocks that a query at position t reads packed.
   std::size_t PackedBlocks(std::size_t t) const { return method->PackedBlocks(t); }
+  std::size_t FirstSeen(std::size_t t) const { return kvant::FirstSeen(t, args->window); }
   bool has_sinks() const { return static_cast<bool>(table->sink_rows); }
 
   const SideMethod& side(Side which, bool packed) const {
@@ -40,6 +49,25 @@ struct Attention::Head {
   const KeyTransform* transform() const { return method->transform.get(); }
   const float* version(std::size_t block) const {
     return table->version(method->transform->VersionOf(block));
+  }
+};
+
+/// Blocks [begin, end) in n splits of per_split blocks from `origin` on, which depend on the
+/// aligned tile of position t alone: the first split may begin with a block that only earlier
+/// positions of the tile read. Skipping it gives the same bits as hiding its tokens.
+struct Attention::Splits {
+  std::size_t begin, end, origin, per_split, n;
+
+  Splits(std::size_t t, std::size_t window)
+      : begin(FirstSeen(t, window) / kBlockTokens),
+        end(t / kBlockTokens + 1),
+        origin(FirstSeen(t / kBlockTokens * kBlockTokens, window) / kBlockTokens),
+        per_split(SplitBlocks(end - origin)),
+        n((end - origin + per_split - 1) / per_split) {}
+
+  Blocks operator[](std::size_t i) const {
+    const std::size_t first = origin + i * per_split;
+    return {std::max(first, begin), std::min(first + per_split, end)};
   }
 };
 

@@ -52,33 +52,27 @@ MergeArgs Attention::SplitResult(std::size_t kv_head, std::size_t split) {
 }
 
 void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
-  const std::size_t n_blocks = args.first_position / kBlockTokens + 1;
-  const std::size_t per_split = SplitBlocks(n_blocks);
-  const std::size_t n_splits = (n_blocks + per_split - 1) / per_split;
+  const Splits splits(args.first_position, args.window);
   if (args.cache->method().layer(args.layer).dequantize) RebuildKeys(args, threads);
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     PrepareHead(Head(args, kv_head, layers_[args.layer]));
   }
-  const auto blocks_of = [&](std::size_t item) -> Blocks {
-    const std::size_t begin = item % n_splits * per_split;
-    return {begin, std::min(begin + per_split, n_blocks)};
-  };
   const std::size_t n_ranges = threads.n_threads();
-  sweep_.Start(n_splits * geometry_.n_kv_head, n_ranges);
+  sweep_.Start(splits.n * geometry_.n_kv_head, n_ranges);
   threads.ParallelFor(n_ranges, [&](std::size_t range, std::size_t thread) {
     while (const std::optional<std::size_t> item = sweep_.Take(range)) {
-      const std::size_t kv_head = *item / n_splits;
-      Split split = {.blocks = blocks_of(*item)};
+      const std::size_t kv_head = *item / splits.n;
+      Split split = {.blocks = splits[*item % splits.n]};
       if (const std::optional<std::size_t> next = sweep_.Peek(range)) {
-        split.next_kv_head = *next / n_splits;
-        split.next = blocks_of(*next);
+        split.next_kv_head = *next / splits.n;
+        split.next = splits[*next % splits.n];
       }
       DecodeSplit(Head(args, kv_head, layers_[args.layer]), split, workers_[thread],
-                  SplitResult(kv_head, *item % n_splits));
+                  SplitResult(kv_head, *item % splits.n));
     }
   });
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
-    MergeDecode(args, kv_head, n_splits);
+    MergeDecode(args, kv_head, splits.n);
   }
 }
 
@@ -124,7 +118,9 @@ void Attention::DecodeSplit(const Head& head, const Split& split, Worker& worker
     for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
       finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
-    if (begin == 0 && head.has_sinks()) DecodeSinks(head, worker, result);
+    if (begin == 0 && head.has_sinks() && head.FirstSeen(head.last_position) < head.method->sink) {
+      DecodeSinks(head, worker, result);
+    }
   }
   Run run = {.forms = &forms_[head.kv_head]};
   for (run.begin = n_packed; run.begin < end; run.begin = run.end) {
@@ -171,26 +167,29 @@ void Attention::DecodePacked(const Head& head, const Split& split, std::size_t n
   }
 }
 
-// The whole packed key history of the layer back to 16-bit rows, as the published system did at
-// every step.
+// All packed keys of the layer that are read (the whole history where there is no window) back to
+// 16-bit rows, as the published system did at every step.
 void Attention::RebuildKeys(const AttendArgs& args, ThreadPool& threads) {
   const LayerMethod& method = args.cache->method().layer(args.layer);
   const std::size_t n_packed =
       std::min(method.PackedBlocks(args.first_position), BlocksFor(args.first_position + 1));
+  const std::size_t first = FirstSeen(args.first_position, args.window) / kBlockTokens;
+  if (n_packed <= first) return;
+  const std::size_t n = n_packed - first;
   const std::uint64_t bytes = method.exact_key.geometry.bytes;
   if (n_packed > n_rebuilt_) {
     rebuilt_ = Buffer<std::byte>(geometry_.n_kv_head * n_packed * bytes, MemoryTag::kScratch);
     n_rebuilt_ = n_packed;
   }
   const auto rebuild = [&](std::size_t item, std::size_t thread) {
-    const std::size_t kv_head = item / n_packed;
-    const std::size_t block = item % n_packed;
+    const std::size_t kv_head = item / n;
+    const std::size_t block = first + item % n;
     const Head head(args, kv_head, layers_[args.layer]);
     float* tile = workers_[thread].key_tile.data();
     DecodeSide(head, Side::kKey, block, true, tile);
     head.kernels->exact_key->store_key_tile(geometry_.head_dim, tile, RebuiltKeys(head, block));
   };
-  threads.ParallelFor(geometry_.n_kv_head * n_packed, rebuild);
+  threads.ParallelFor(geometry_.n_kv_head * n, rebuild);
 }
 
 std::byte* Attention::RebuiltKeys(const Head& head, std::size_t block) {
@@ -223,6 +222,23 @@ Attention::Upcoming Attention::BlocksAfter(const Head& head, const Split& split,
   if (block < split.blocks.end) return FirstRun(head, {block, split.blocks.end});
   if (split.next.begin == split.next.end) return {};
   return FirstRun(Head(*head.args, split.next_kv_head, *head.kernels), split.next);
+}
+
+void Attention::HideTokens(const Head& head, const Run& run, float* scores,
+                           std::size_t stride) const {
+  const std::size_t begin = run.begin * kBlockTokens;
+  const std::size_t n = (run.end - run.begin) * kBlockTokens;
+  // The rest of the open block.
+  const std::size_t n_visible = std::min(head.last_position + 1 - begin, n);
+  // Tokens before the window, and sinks, which are read from exact rows.
+  std::size_t n_hidden = run.packed && begin == 0 && head.has_sinks() ? head.method->sink : 0;
+  const std::size_t first_seen = head.FirstSeen(head.last_position);
+  if (first_seen > begin) n_hidden = std::max(n_hidden, first_seen - begin);
+  for (std::size_t r = 0; r < geometry_.heads_per_kv; ++r) {
+    float* row = scores + r * stride;
+    std::fill(row + n_visible, row + n, -INFINITY);
+    std::fill_n(row, n_hidden, -INFINITY);
+  }
 }
 
 void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
@@ -258,15 +274,7 @@ void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, 
               .scores = scores,
               .scores_stride = stride,
               .ahead = &ahead});
-  // Tokens after the query (the rest of the open block), and sinks, which are read from exact rows.
-  const std::size_t n_visible =
-      std::min(head.last_position + 1 - run.begin * kBlockTokens, n_blocks * kBlockTokens);
-  const std::size_t n_hidden =
-      run.packed && run.begin == 0 && head.has_sinks() ? head.method->sink : 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::fill(scores + r * stride + n_visible, scores + (r + 1) * stride, -INFINITY);
-    std::fill_n(scores + r * stride, n_hidden, -INFINITY);
-  }
+  HideTokens(head, run, scores, stride);
   kernels_->softmax({.scores = scores,
                      .stride = stride,
                      .n_rows = rows,
@@ -293,12 +301,14 @@ void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, 
 }
 
 void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result) {
+  const std::size_t first = head.FirstSeen(head.last_position);
+  const std::size_t skipped = first * geometry_.head_dim;
   kernels_->attend_rows({.query = forms_[head.kv_head].scaled.data(),
                          .n_query = geometry_.heads_per_kv,
                          .head_dim = geometry_.head_dim,
-                         .keys = SinkRows(head, Side::kKey, worker.key_tile.data()),
-                         .values = SinkRows(head, Side::kValue, worker.value_tile.data()),
-                         .n_rows = head.method->sink,
+                         .keys = SinkRows(head, Side::kKey, worker.key_tile.data()) + skipped,
+                         .values = SinkRows(head, Side::kValue, worker.value_tile.data()) + skipped,
+                         .n_rows = head.method->sink - first,
                          .max = result.max,
                          .sum = result.sum,
                          .output = result.output});

@@ -20,10 +20,11 @@ using ReferenceRow = std::function<const float*(std::size_t kv_head, std::size_t
                                                 std::size_t kv_position)>;
 
 /// Output [n_q_head, head_dim] of one query token at `position`: for each head
-///   sum_t softmax_t(scale * q . k_t) v_t over t = 0..position.
+///   sum_t softmax_t(scale * q . k_t) v_t over t = 0..position (the last `window` of them where
+/// that is not 0).
 /// `query` is [n_q_head, head_dim].
 std::vector<double> ReferenceAttention(const ReferenceShape& shape, std::size_t position,
                                        const float* query, double scale, const ReferenceRow& key,
-                                       const ReferenceRow& value);
+                                       const ReferenceRow& value, std::size_t window = 0);
 
 }  // namespace kvant

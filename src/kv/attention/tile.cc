@@ -17,16 +17,14 @@ void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, W
   for (std::size_t token = 0; token < n; ++token) {
     ScaleQuery(head, first + token, worker.query.data() + token * heads * head_dim);
   }
-  const std::size_t n_blocks = (head.args->first_position + first) / kBlockTokens + 1;
-  const std::size_t per_split = SplitBlocks(n_blocks);
+  const Splits splits(head.args->first_position + first, head.args->window);
   std::fill_n(worker.total_max.data(), rows, -INFINITY);
-  for (std::size_t begin = 0; begin < n_blocks; begin += per_split) {
+  for (std::size_t split = 0; split < splits.n; ++split) {
     std::fill_n(worker.part.data(), rows * head_dim, 0.0f);
     std::fill_n(worker.part_max.data(), rows, -INFINITY);
     std::fill_n(worker.part_sum.data(), rows, 0.0f);
-    for (std::size_t b = begin; b < std::min(begin + per_split, n_blocks); ++b) {
-      TileBlock(head, b, first, n, worker);
-    }
+    const auto [begin, end] = splits[split];
+    for (std::size_t b = begin; b < end; ++b) TileBlock(head, b, first, n, worker);
     kernels_->merge({.part_output = worker.part.data(),
                      .part_max = worker.part_max.data(),
                      .part_sum = worker.part_sum.data(),
@@ -74,11 +72,31 @@ void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Work
   if (sinks) SinkRows(head, Side::kValue, worker.value_tile.data());
 }
 
+void Attention::HideTileTokens(const Head& head, std::size_t block, std::size_t first,
+                               std::size_t n, float* scores) const {
+  const std::size_t heads = geometry_.heads_per_kv;
+  const std::size_t begin = block * kBlockTokens;
+  const std::size_t first_position = head.args->first_position + first;
+  if (block == first_position / kBlockTokens) {  // the tile's own block: causal
+    for (std::size_t row = 0; row < n * heads; ++row) {
+      const std::size_t n_visible = (first_position + row / heads) % kBlockTokens + 1;
+      std::fill(scores + row * kBlockTokens + n_visible, scores + (row + 1) * kBlockTokens,
+                -INFINITY);
+    }
+  }
+  if (head.FirstSeen(first_position + n - 1) <= begin) return;
+  for (std::size_t row = 0; row < n * heads; ++row) {
+    const std::size_t first_seen = std::max(head.FirstSeen(first_position + row / heads), begin);
+    std::fill_n(scores + row * kBlockTokens, std::min(first_seen - begin, kBlockTokens), -INFINITY);
+  }
+}
+
 void Attention::TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
                           Worker& worker) {
   const std::size_t heads = geometry_.heads_per_kv;
   const std::size_t head_dim = geometry_.head_dim;
-  // The window is a multiple of 64, so the first query of an aligned tile decides for all of them.
+  // The method's window is a multiple of 64, so the first query of an aligned tile decides for all
+  // of them.
   const std::size_t first_position = head.args->first_position + first;
   LoadTiles(head, block, block < head.PackedBlocks(first_position), worker);
   float* scores = worker.scores.data();
@@ -93,13 +111,7 @@ void Attention::TileBlock(const Head& head, std::size_t block, std::size_t first
                        .n = kBlockTokens,
                        .c_scale = nullptr,
                        .c_scale_stride = 0});
-  if (block == first_position / kBlockTokens) {  // the tile's own block: causal
-    for (std::size_t row = 0; row < n * heads; ++row) {
-      const std::size_t n_visible = (first_position + row / heads) % kBlockTokens + 1;
-      std::fill(scores + row * kBlockTokens + n_visible, scores + (row + 1) * kBlockTokens,
-                -INFINITY);
-    }
-  }
+  HideTileTokens(head, block, first, n, scores);
   kernels_->softmax({.scores = scores,
                      .stride = kBlockTokens,
                      .n_rows = n * heads,
