@@ -52,20 +52,22 @@ struct Work {
   std::chrono::milliseconds read_age{0};  // how old the read bandwidth may be
 };
 
-/// Times `body` (Stopwatch) and sets the row's counters: bytes, GB/s, frac_of_read and, with tokens, ns/token.
+/// Times `body` (Stopwatch) and sets the row's counters: bytes, GB/s, frac_of_read, frac_of_plain and, with
+/// tokens, ns/token.
 template <typename Body>
 void TimeLoop(Bench& bench, const Work& work, benchmark::State& state, Body&& body) {
   ThreadPool& threads = bench.threads(work.n_threads);
-  const double read_before = bench.meter().Sample(threads, work.read_age);
+  const ReadMeter::Speed before = bench.meter().Sample(threads, work.read_age);
   const Stopwatch stopwatch(work.n_threads);
   for (auto _ : state) body();
   const double elapsed = stopwatch.Seconds();
-  const double read_after = bench.meter().Sample(threads, work.read_age);
+  const ReadMeter::Speed after = bench.meter().Sample(threads, work.read_age);
   const double seconds = elapsed / static_cast<double>(state.iterations());
   const double gb_s = 1e-9 * work.bytes / seconds;
   state.counters["bytes"] = work.bytes;
   state.counters["GB/s"] = gb_s;
-  state.counters["frac_of_read"] = gb_s / (0.5 * (read_before + read_after));
+  state.counters["frac_of_read"] = gb_s / (0.5 * (before.fastest + after.fastest));
+  state.counters["frac_of_plain"] = gb_s / (0.5 * (before.plain + after.plain));
   if (work.tokens > 0) state.counters["ns/token"] = 1e9 * seconds / work.tokens;
 }
 

@@ -95,5 +95,6 @@ constexpr std::array kKernels = {
 }  // namespace
 
 std::span<const ReadKernel> ReadKernels() { return kKernels; }
+const ReadKernel& PlainReadKernel() { return kKernels.front(); }
 
 }  // namespace kvant::micro

@@ -25,5 +25,7 @@ struct ReadKernel {
 
 /// All that were compiled; not every processor runs each (`isa`).
 std::span<const ReadKernel> ReadKernels();
+/// The one that every processor runs: a loop as a compiler makes it.
+const ReadKernel& PlainReadKernel();
 
 }  // namespace kvant::micro

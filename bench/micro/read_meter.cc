@@ -49,25 +49,26 @@ const ReadKernel& ReadMeter::Fastest(ThreadPool& threads) {
       if (IsaSupported(kernel.isa)) passes[&kernel].push_back(Pass(kernel, threads));
     }
   }
-  double best = 0;
   for (const auto& [kernel, gb_s] : passes) {
-    if (Median(gb_s) <= best) continue;
-    best = Median(gb_s);
+    if (Median(gb_s) <= latest.speed.fastest) continue;
+    latest.speed.fastest = Median(gb_s);
     latest.fastest = kernel;
   }
+  latest.speed.plain = Median(passes[&PlainReadKernel()]);
   latest.when = std::chrono::steady_clock::now();
-  latest.gb_s = best;
   return *latest.fastest;
 }
 
-double ReadMeter::Sample(ThreadPool& threads, std::chrono::milliseconds max_age) {
+ReadMeter::Speed ReadMeter::Sample(ThreadPool& threads, std::chrono::milliseconds max_age) {
   const ReadKernel& kernel = Fastest(threads);
   Latest& latest = latest_[threads.n_threads()];
   if (std::chrono::steady_clock::now() - latest.when > max_age) {
-    latest.gb_s = Pass(kernel, threads);
+    latest.speed.fastest = Pass(kernel, threads);
+    latest.speed.plain =
+        &kernel == &PlainReadKernel() ? latest.speed.fastest : Pass(PlainReadKernel(), threads);
     latest.when = std::chrono::steady_clock::now();
   }
-  return latest.gb_s;
+  return latest.speed;
 }
 
 std::size_t ReadMeter::Fill(const std::string& name, std::span<const std::byte> content) {

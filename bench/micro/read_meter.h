@@ -31,9 +31,13 @@ class ReadMeter {
   double Pass(const ReadKernel& kernel, ThreadPool& threads) const;
   /// The kernel with the best median of a few passes; found at the first call for a number of threads.
   const ReadKernel& Fastest(ThreadPool& threads);
-  /// A pass of the fastest kernel, or the latest one for as many threads when it is no older than
-  /// `max_age`.
-  double Sample(ThreadPool& threads, std::chrono::milliseconds max_age);
+  /// 1e9 bytes per second of the fastest way of reading and of the plain loop.
+  struct Speed {
+    double fastest = 0;
+    double plain = 0;
+  };
+  /// A pass of both, or the latest ones for as many threads when they are no older than `max_age`.
+  Speed Sample(ThreadPool& threads, std::chrono::milliseconds max_age);
 
   /// The buffer, filled with copies of `content` end to end (the rest is left as it was). `name` says what it
   /// is, so that nothing is done when it is there already. Returns the number of whole copies, at least
@@ -45,7 +49,7 @@ class ReadMeter {
   struct Latest {
     const ReadKernel* fastest = nullptr;
     std::chrono::steady_clock::time_point when;
-    double gb_s = 0;
+    Speed speed;
   };
 
   Buffer<std::uint64_t> buffer_;
