@@ -7,15 +7,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "tests/support/guard_pages.h"
 #include "tests/support/kv_fixture.h"
+#include "tests/support/open_step.h"
 #include "tests/support/seed.h"
 
 namespace kvant {
 namespace {
 
+using test::OpenStep;
 using test::RandomSequence;
 
 const CacheGeometry kGeometry = {
@@ -25,52 +26,6 @@ constexpr std::size_t kStep = 67;  // tokens of the last step: more than a block
 // At 202 a window of 200 ends within the sinks; at 400 block 0 lies outside of it.
 constexpr std::size_t kLengths[] = {202, 400};
 constexpr std::size_t kWindows[] = {1, 63, 64, 65, 200, 1000};
-
-/// A cache whose last step of kStep tokens is appended and not finished, so every query of the step
-/// can be attended, as often as one likes.
-struct Filled {
-  Filled(const std::string& spec, Isa isa, std::size_t n_threads, const RandomSequence& s,
-         std::size_t end)
-      : rig(spec, kGeometry, isa, n_threads), cache(rig.NewCache()), sequence(s) {
-    const std::size_t first = end - kStep;
-    rig.Run(cache, sequence, first, 64);
-    cache.Append(0, kStep, sequence.keys(0, first), sequence.values(0, first),
-                 sequence.queries(0, first), &rig.threads);
-  }
-
-  /// Output [n, kRow] of the queries at [first, first + n).
-  std::vector<float> Attend(std::size_t first, std::size_t n, std::size_t window,
-                            bool exact = false) {
-    std::vector<float> output(n * kRow);
-    rig.attention.Attend({.cache = &cache,
-                          .layer = 0,
-                          .first_position = first,
-                          .n_query = n,
-                          .query = sequence.queries(0, first),
-                          .softmax_scale = 1 / std::sqrt(static_cast<float>(kGeometry.head_dim)),
-                          .output = output.data(),
-                          .exact = exact,
-                          .window = window},
-                         rig.threads);
-    return output;
-  }
-
-  /// Every block before the one with position `t` gets bytes of NaN.
-  void Poison(std::size_t t) {
-    for (std::size_t head = 0; head < kGeometry.n_kv_head; ++head) {
-      for (std::size_t block = 0; block < t / kBlockTokens; ++block) {
-        const BlockEntry& entry = cache.head(0, head).blocks[block];
-        for (const BlockRef* form : {&entry.packed, &entry.exact}) {
-          if (*form) std::memset(form->data(), 0xFF, form->bytes());
-        }
-      }
-    }
-  }
-
-  test::KvRig rig;
-  KvCache cache;
-  const RandomSequence& sequence;
-};
 
 class AttentionWindowTest : public testing::TestWithParam<const char*> {
  protected:
@@ -87,21 +42,21 @@ TEST_P(AttentionWindowTest, ShowsTheNewestTokensAlone) {
   const test::GuardPages guard;
   for (const Isa isa : SupportedIsas()) {
     for (const std::size_t end : kLengths) {
-      Filled filled(spec(), isa, 2, sequence_, end);
-      KvCache whole = filled.rig.NewCache();
-      filled.rig.Run(whole, sequence_, end, 64);
+      OpenStep step(spec(), isa, 2, sequence_, end - kStep, end);
+      KvCache whole = step.rig.NewCache();
+      step.rig.Run(whole, sequence_, end, 64);
       test::RowsRead rows(whole, sequence_);
       // As for attention without a window (packed_method_test.cc), whose tolerance covers more rows.
-      const double half = filled.rig.method->layer(0).dequantize ? 3000 : 4;
+      const double half = step.rig.method->layer(0).dequantize ? 3000 : 4;
       const double tile_tolerance = test::OutputTolerance(sequence_, 0, end - 1) * half;
       const double byte_tolerance = test::ByteTolerance(sequence_, 0, end - 1);
       for (const std::size_t window : kWindows) {
-        const std::vector<float> tile = filled.Attend(end - kStep, kStep, window);
+        const std::vector<float> tile = step.Attend(end - kStep, kStep, window);
         for (const std::size_t t : {end - kStep, (end - 2) / 64 * 64, end - 1}) {
           SCOPED_TRACE(testing::Message()
                        << IsaName(isa) << ", position " << t << ", window " << window);
           const std::vector<double> want = rows.Attend(t, window);
-          const std::vector<float> decoded = filled.Attend(t, 1, window);
+          const std::vector<float> decoded = step.Attend(t, 1, window);
           for (std::size_t i = 0; i < kRow; ++i) {
             ASSERT_NEAR(tile[(t + kStep - end) * kRow + i], want[i], tile_tolerance) << i;
             ASSERT_NEAR(decoded[i], want[i], tile_tolerance + (identity() ? 0 : byte_tolerance))
@@ -115,8 +70,8 @@ TEST_P(AttentionWindowTest, ShowsTheNewestTokensAlone) {
 
 TEST_P(AttentionWindowTest, IsTheSameBitForBitInEveryChunkingAndThreadCount) {
   for (const std::size_t end : kLengths) {
-    Filled one(spec(), SupportedIsas().back(), 1, sequence_, end);
-    Filled three(spec(), SupportedIsas().back(), 3, sequence_, end);
+    OpenStep one(spec(), SupportedIsas().back(), 1, sequence_, end - kStep, end);
+    OpenStep three(spec(), SupportedIsas().back(), 3, sequence_, end - kStep, end);
     for (const std::size_t window : kWindows) {
       SCOPED_TRACE(testing::Message() << "length " << end << ", window " << window);
       const std::vector<float> tile = one.Attend(end - kStep, kStep, window);
@@ -135,13 +90,13 @@ TEST_P(AttentionWindowTest, IsTheSameBitForBitInEveryChunkingAndThreadCount) {
 
 TEST_P(AttentionWindowTest, WiderThanTheContextIsTheSameAsNone) {
   for (const Isa isa : SupportedIsas()) {
-    Filled filled(spec(), isa, 2, sequence_, 400);
+    OpenStep step(spec(), isa, 2, sequence_, 400 - kStep, 400);
     for (const std::size_t n : {std::size_t{1}, kStep}) {
-      const std::vector<float> none = filled.Attend(400 - n, n, 0);
+      const std::vector<float> none = step.Attend(400 - n, n, 0);
       for (const std::size_t window : {std::size_t{400}, std::size_t{401}, SIZE_MAX}) {
-        EXPECT_TRUE(filled.Attend(400 - n, n, window) == none) << IsaName(isa) << ", " << window;
+        EXPECT_TRUE(step.Attend(400 - n, n, window) == none) << IsaName(isa) << ", " << window;
       }
-      EXPECT_FALSE(filled.Attend(400 - n, n, 200) == none) << IsaName(isa);
+      EXPECT_FALSE(step.Attend(400 - n, n, 200) == none) << IsaName(isa);
     }
   }
 }
@@ -150,16 +105,16 @@ TEST_P(AttentionWindowTest, DoesNotReadBlocksOutside) {
   for (const Isa isa : SupportedIsas()) {
     for (const std::size_t n : {std::size_t{1}, kStep}) {
       // The widest first: what one window skips, narrower ones skip too.
-      Filled filled(spec(), isa, 2, sequence_, 400);
-      const std::vector<float> none = filled.Attend(400 - n, n, 0);
+      OpenStep step(spec(), isa, 2, sequence_, 400 - kStep, 400);
+      const std::vector<float> none = step.Attend(400 - n, n, 0);
       for (const std::size_t window : {200, 65, 64, 63, 1}) {
         const std::size_t first = 400 - n;
-        const std::vector<float> want = filled.Attend(first, n, window);
-        filled.Poison(first + 1 - window);
-        EXPECT_TRUE(filled.Attend(first, n, window) == want)
+        const std::vector<float> want = step.Attend(first, n, window);
+        step.Poison(first + 1 - window);
+        EXPECT_TRUE(step.Attend(first, n, window) == want)
             << IsaName(isa) << ", " << n << " queries, window " << window;
       }
-      EXPECT_FALSE(filled.Attend(400 - n, n, 0) == none) << "the poison works";
+      EXPECT_FALSE(step.Attend(400 - n, n, 0) == none) << "the poison works";
     }
   }
 }

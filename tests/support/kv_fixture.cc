@@ -150,7 +150,8 @@ const float* RowsRead::Row(Side side, std::size_t kv_head, std::size_t q_positio
   return exact_.data();
 }
 
-std::vector<double> RowsRead::Attend(std::size_t position, std::size_t window) {
+std::vector<double> RowsRead::Attend(std::size_t position, std::size_t window,
+                                     std::vector<double>* mass) {
   const CacheGeometry& g = sequence_.geometry();
   const auto reader = [this](Side side) {
     return [this, side](std::size_t kv_head, std::size_t q_position, std::size_t t) {
@@ -159,67 +160,96 @@ std::vector<double> RowsRead::Attend(std::size_t position, std::size_t window) {
   };
   return ReferenceAttention({g.n_kv_head, g.heads_per_kv, g.head_dim}, position,
                             sequence_.queries(0, position), SoftmaxScale(g), reader(Side::kKey),
-                            reader(Side::kValue), window);
+                            reader(Side::kValue), window, mass);
 }
 
-double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
+double WeightTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
   const CacheGeometry& g = sequence.geometry();
   double max_sum = 0;
-  double max_value = 0;
   for (std::size_t t = 0; t <= position; ++t) {
-    for (std::size_t kv_head = 0; kv_head < g.n_kv_head; ++kv_head) {
-      const float* k = sequence.keys(layer, t) + kv_head * g.head_dim;
-      const float* v = sequence.values(layer, t) + kv_head * g.head_dim;
-      for (std::size_t h = 0; h < g.heads_per_kv; ++h) {
-        const float* q =
-            sequence.queries(layer, position) + (kv_head * g.heads_per_kv + h) * g.head_dim;
-        double sum = 0;
-        for (std::size_t d = 0; d < g.head_dim; ++d) {
-          sum += std::abs(static_cast<double>(q[d]) * static_cast<double>(k[d]));
-        }
-        max_sum = std::max(max_sum, sum);
-      }
+    for (std::size_t q_head = 0; q_head < g.n_kv_head * g.heads_per_kv; ++q_head) {
+      const float* k = sequence.keys(layer, t) + q_head / g.heads_per_kv * g.head_dim;
+      const float* q = sequence.queries(layer, position) + q_head * g.head_dim;
+      double sum = 0;
       for (std::size_t d = 0; d < g.head_dim; ++d) {
-        max_value = std::max(max_value, std::abs(static_cast<double>(v[d])));
+        sum += std::abs(static_cast<double>(q[d]) * static_cast<double>(k[d]));
       }
+      max_sum = std::max(max_sum, sum);
     }
   }
   constexpr double u = 0x1p-24;
   const double score_error = (static_cast<double>(g.head_dim) + 3) * u * max_sum *
                              static_cast<double>(SoftmaxScale(g)) * 1.01;
   const double weight_error = 2 * score_error + 4 * u;
-  return (2 * weight_error + (static_cast<double>(position) + 8) * u) * max_value;
+  return 2 * weight_error + (static_cast<double>(position) + 8) * u;
 }
 
+double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
+  const CacheGeometry& g = sequence.geometry();
+  double max_value = 0;
+  for (std::size_t t = 0; t <= position; ++t) {
+    const float* v = sequence.values(layer, t);
+    for (std::size_t i = 0; i < g.n_kv_head * g.head_dim; ++i) {
+      max_value = std::max(max_value, std::abs(static_cast<double>(v[i])));
+    }
+  }
+  return WeightTolerance(sequence, layer, position) * max_value;
+}
+
+namespace {
+
+// Of the relative error of a probability; the arguments are those of ByteTolerance.
+double ByteWeightTolerance(double score, double peak) {
+  const double score_error = 6 / std::sqrt(12.0) * peak / 127 * score;
+  return std::min(2.0, 2 * std::expm1(2 * score_error));
+}
+
+// The largest scale |q| |k| and the longest value row of random rows.
+struct ByteExtremes {
+  double score, value, peak;
+  ByteExtremes(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
+    const CacheGeometry& g = sequence.geometry();
+    const auto longest = [&](const float* row, std::size_t n, double& length) {
+      for (std::size_t i = 0; i < n; ++i) {
+        double sum = 0;
+        for (std::size_t d = 0; d < g.head_dim; ++d) {
+          const double x = static_cast<double>(row[i * g.head_dim + d]);
+          sum += x * x;
+        }
+        length = std::max(length, std::sqrt(sum));
+      }
+    };
+    double query = 0, key = 0;
+    value = 0;
+    longest(sequence.queries(layer, position), g.n_kv_head * g.heads_per_kv, query);
+    for (std::size_t t = 0; t <= position; ++t) {
+      longest(sequence.keys(layer, t), g.n_kv_head, key);
+      longest(sequence.values(layer, t), g.n_kv_head, value);
+    }
+    // Transforms may double |q| |k|.
+    score = 2 * query * key * static_cast<double>(SoftmaxScale(g));
+    peak = std::min(1.0, 4 / std::sqrt(static_cast<double>(g.head_dim)));
+  }
+};
+
+}  // namespace
+
 double ByteTolerance(double score, double value, double peak) {
-  const double root12 = std::sqrt(12.0);
-  const double score_error = 6 / root12 * peak / 127 * score;
-  const double weights = std::min(2.0, 2 * std::expm1(2 * score_error));
   // The 64 weights of a block share one step, its largest weight / 127; scalars of a block's rows may differ by
   // half. Blocks' largest weights sum to 1 at most.
-  const double sums = 6 / root12 / 127 * std::sqrt(64.0) * 1.5 * peak;
-  return (weights + sums) * value;
+  const double sums = 6 / std::sqrt(12.0) / 127 * std::sqrt(64.0) * 1.5 * peak;
+  return (ByteWeightTolerance(score, peak) + sums) * value;
 }
 
 double ByteTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position) {
-  const CacheGeometry& g = sequence.geometry();
-  const auto longest = [&](const float* row, std::size_t n, double& length) {
-    for (std::size_t i = 0; i < n; ++i) {
-      double sum = 0;
-      for (std::size_t d = 0; d < g.head_dim; ++d) {
-        sum += static_cast<double>(row[i * g.head_dim + d]) * static_cast<double>(row[i * g.head_dim + d]);
-      }
-      length = std::max(length, std::sqrt(sum));
-    }
-  };
-  double query = 0, key = 0, value = 0;
-  longest(sequence.queries(layer, position), g.n_kv_head * g.heads_per_kv, query);
-  for (std::size_t t = 0; t <= position; ++t) {
-    longest(sequence.keys(layer, t), g.n_kv_head, key);
-    longest(sequence.values(layer, t), g.n_kv_head, value);
-  }
-  return ByteTolerance(2 * query * key * static_cast<double>(SoftmaxScale(g)), value,
-                       std::min(1.0, 4 / std::sqrt(static_cast<double>(g.head_dim))));
+  const ByteExtremes most(sequence, layer, position);
+  return ByteTolerance(most.score, most.value, most.peak);
+}
+
+double ByteWeightTolerance(const RandomSequence& sequence, std::size_t layer,
+                           std::size_t position) {
+  const ByteExtremes most(sequence, layer, position);
+  return ByteWeightTolerance(most.score, most.peak);
 }
 
 }  // namespace kvant::test

@@ -68,8 +68,9 @@ class RowsRead {
   /// `cache` holds the whole sequence, committed, and outlives the object, as `sequence` does.
   RowsRead(const KvCache& cache, const RandomSequence& sequence);
 
-  /// [n_q_head, head_dim]; `window` is AttendArgs::window.
-  std::vector<double> Attend(std::size_t position, std::size_t window = 0);
+  /// [n_q_head, head_dim]; `window` is AttendArgs::window, `mass` that of ReferenceAttention.
+  std::vector<double> Attend(std::size_t position, std::size_t window = 0,
+                             std::vector<double>* mass = nullptr);
 
  private:
   const float* Row(Side side, std::size_t kv_head, std::size_t q_position, std::size_t t);
@@ -84,6 +85,8 @@ class RowsRead {
 /// (d + 3) u sum |q_i k_i| scale, a weight relatively by twice that plus the error of 2^x (4 u), and each
 /// output adds (position + 8) u of rounding: times the largest |v|.
 double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
+/// The same without the values: a bound on the relative error of attention probabilities.
+double WeightTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
 
 /// What attention in bytes (kv/families/scalar_lut) may add to that: queries and weights are rounded to 8 bits, which
 /// makes independent errors of step / sqrt(12); six standard deviations of their sums are allowed. `score` is the
@@ -92,5 +95,7 @@ double OutputTolerance(const RandomSequence& sequence, std::size_t layer, std::s
 double ByteTolerance(double score, double value, double peak);
 /// The same for random rows, whose transforms may double |q| |k|.
 double ByteTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
+/// The part of it that is a relative error of attention probabilities.
+double ByteWeightTolerance(const RandomSequence& sequence, std::size_t layer, std::size_t position);
 
 }  // namespace kvant::test

@@ -90,11 +90,11 @@ void Attention::Attend(const AttendArgs& args, ThreadPool& threads) {
     // Late tiles see the longest history: they go first, so that no thread ends alone with one.
     const std::size_t tile = last_tile - item / geometry_.n_kv_head;
     const Head head(args, item % geometry_.n_kv_head, layers_[args.layer]);
-    const std::size_t begin = std::max(tile * kBlockTokens, args.first_position);
-    const std::size_t end = std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);
-    AttendTile(head, begin - args.first_position, end - begin, workers_[thread]);
+    AttendTile(head, TileAt(args, tile), workers_[thread]);
   };
+  if (args.mass != nullptr) StartTileMass(args);
   threads.ParallelFor(n_tiles * geometry_.n_kv_head, attend);
+  if (args.mass != nullptr) AddTileMass(args, threads);
 }
 
 // Scores are kept as base-2 logits, so the softmax needs 2^x alone.
@@ -134,7 +134,7 @@ std::uint64_t Attention::scratch_bytes() const {
     bytes += w.forms.bytes() + w.bias.bytes();
   }
   for (const QueryForms& forms : forms_) bytes += forms.bytes();
-  bytes += rebuilt_.bytes();
+  bytes += rebuilt_.bytes() + mass_.weights.bytes() + mass_.max.bytes() + mass_.inverse_sum.bytes();
   return bytes;
 }
 

@@ -24,6 +24,11 @@
 // Key transform. Packed keys are coded as (k - mean) / lambda: the decode path multiplies the query
 // by lambda and adds q . mean to the scores of each block; the tile path undoes it on the tile.
 //
+// Softmax mass. The decode path leaves its weights in scratch that exists only where mass is
+// wanted, [n_q_head, tokens that are read], and scales them once the maximum and the sum of a row
+// are known. The tile path computes the scores a second time, so its scratch is a maximum and a sum
+// for each row.
+//
 // `read=dequantize` is the published system's way, kept as a measured baseline: at every decode
 // step the whole packed key history of a layer is rebuilt as 16-bit rows, which are then attended.
 #pragma once
@@ -63,6 +68,10 @@ struct AttendArgs {
   // Sliding window of the model's layer: a query at position t sees positions (t - window, t], and
   // no sink before them. 0: no window. Not the method's window, which says how rows are stored.
   std::size_t window = 0;
+  // Softmax mass: [n_kv_head, first_position + n_query], to which the attention probability of each
+  // cached token is added, summed over the KV head's query heads and over the query tokens; the
+  // order of the sum does not depend on the threads. nullptr: not wanted.
+  float* mass = nullptr;
 };
 
 /// Scratch and kernels for one geometry. One Attend at a time.
@@ -120,6 +129,31 @@ class Attention {
     std::size_t begin;
     std::size_t end;
   };
+  /// Query tokens [first, first + n) of a step that share an aligned tile of positions.
+  struct Tile {
+    std::size_t first;
+    std::size_t n;
+  };
+  /// Where the scores of a run's query rows go, and their maxima where they are wanted.
+  struct ScoreRows {
+    float* scores;  // [heads_per_kv, stride]
+    std::size_t stride;
+    float* block_max = nullptr;  // [heads_per_kv, block_max_stride]
+    std::size_t block_max_stride = 0;
+  };
+  /// Scratch of AttendArgs::mass. It grows to what was asked for.
+  struct MassScratch {
+    /// Decode: [n_kv_head, heads_per_kv, n_slots * 64]. Slots are the blocks from first_block on,
+    /// and one for sinks.
+    Buffer<float> weights;
+    /// Decode: [n_kv_head, heads_per_kv, max_stride], of each slot the maximum that its weights are
+    /// relative to, in the end their factor. Tile: of each row, [n_kv_head, n_query, heads_per_kv].
+    Buffer<float> max;
+    Buffer<float> inverse_sum;  // tile: as max
+    std::size_t first_block = 0;
+    std::size_t n_slots = 0;
+    std::size_t max_stride = 0;
+  };
   /// A split, and what the same thread reads after it (no blocks: not known).
   struct Split {
     Blocks blocks;
@@ -143,6 +177,7 @@ class Attention {
                     const MergeArgs& result);
   void DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
                  const MergeArgs& result);
+  void ScoreRun(const Head& head, const Run& run, const ScoreRows& rows, ReadAhead* ahead);
   /// Blocks that are read after those before `block` of the split, as ReadAhead takes them.
   struct Upcoming {
     std::array<const std::byte*, 2 * kRunBlocks> streams;
@@ -160,15 +195,26 @@ class Attention {
   void MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits);
   MergeArgs SplitResult(std::size_t kv_head, std::size_t split);
 
-  void AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker);
-  void TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
-                 Worker& worker);
+  static Tile TileAt(const AttendArgs& args, std::size_t tile);
+  void AttendTile(const Head& head, Tile tile, Worker& worker);
+  void TileBlock(const Head& head, std::size_t block, Tile tile, Worker& worker);
   /// The same for the tile's scores of one block, [n * heads_per_kv, 64].
-  void HideTileTokens(const Head& head, std::size_t block, std::size_t first, std::size_t n,
-                      float* scores) const;
+  void HideTileTokens(const Head& head, std::size_t block, Tile tile, float* scores) const;
   /// One side of a block as floats, all transforms undone: the order of DecodeArgs.
   void DecodeSide(const Head& head, Side side, std::size_t block, bool packed, float* tile) const;
   void LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker);
+  void LoadKeyTile(const Head& head, std::size_t block, bool packed, Worker& worker);
+  void ScoreTile(const Head& head, std::size_t block, Tile tile, Worker& worker);
+
+  // mass.cc
+  void StartDecodeMass(const Splits& splits);
+  /// Of a KV head's rows from a slot on.
+  ScoreRows MassRows(std::size_t kv_head, std::size_t slot);
+  void AddDecodeMass(const AttendArgs& args, const Splits& splits, ThreadPool& threads);
+  void StartTileMass(const AttendArgs& args);
+  void KeepTileSums(const Head& head, Tile tile, const Worker& worker);
+  void AddTileMass(const AttendArgs& args, ThreadPool& threads);
+  void AddBlockMass(const Head& head, std::size_t block, Worker& worker);
   /// Sink rows of one side as floats: rows [sink, head_dim], which is returned.
   const float* SinkRows(const Head& head, Side side, float* rows) const;
   void ScaleQuery(const Head& head, std::size_t token, float* rows) const;
@@ -192,6 +238,7 @@ class Attention {
   // the context, as it did in the published system; empty for every other method.
   Buffer<std::byte> rebuilt_;
   std::size_t n_rebuilt_ = 0;  // blocks of one head
+  MassScratch mass_;
 };
 
 }  // namespace kvant

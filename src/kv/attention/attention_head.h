@@ -37,6 +37,13 @@ struct Attention::Head {
   std::size_t FirstSeen(std::size_t t) const { return kvant::FirstSeen(t, args->window); }
   bool has_sinks() const { return static_cast<bool>(table->sink_rows); }
 
+  /// Whether a decode query reads sinks [FirstSeen(its position), sink) from the exact rows that
+  /// are kept for them, in place of those of packed block 0.
+  bool reads_sinks() const {
+    return has_sinks() && PackedBlocks(last_position) > 0 &&
+           FirstSeen(last_position) < method->sink;
+  }
+
   const SideMethod& side(Side which, bool packed) const {
     if (which == Side::kKey) return packed ? method->key : method->exact_key;
     return packed ? method->value : method->exact_value;

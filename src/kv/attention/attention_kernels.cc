@@ -37,6 +37,8 @@ const AttentionKernels& AttentionKernelsOf(Isa isa) {
                                             .attend_rows = &attention_scalar::AttendRows,
                                             .merge = &attention_scalar::Merge,
                                             .normalize = &attention_scalar::Normalize,
+                                            .mass_factors = &attention_scalar::MassFactors,
+                                            .add_mass = &attention_scalar::AddMass,
                                             .gemm_tile = GemmTileOf(Isa::kScalar)};
   return kKernels;
 }

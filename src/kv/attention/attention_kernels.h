@@ -29,6 +29,10 @@ struct SoftmaxArgs {
   std::size_t rescale_stride;
   const float* bias = nullptr;  // [n_rows, bias_stride] one number for each block, added to its scores
   std::size_t bias_stride = 0;
+  /// [n_rows, block_max_stride] the running maximum after each block, which its weights are
+  /// relative to; nullptr: not wanted.
+  float* block_max = nullptr;
+  std::size_t block_max_stride = 0;
   ReadAhead* ahead = nullptr;  // stepped once for each row and block; may be nullptr
 };
 
@@ -56,6 +60,22 @@ struct AttendRowsArgs {
   float* max;           // [n_query]
   float* sum;           // [n_query]
   float* output;        // [n_query, head_dim]
+  /// [n_query, weights_stride] the rows' weights, relative to the maximum after them; nullptr: not
+  /// wanted.
+  float* weights = nullptr;
+  std::size_t weights_stride = 0;
+};
+
+/// Softmax mass of tokens: weights times a factor for each row and block of 64 tokens, summed over
+/// the rows in order.
+struct AddMassArgs {
+  const float* weights;  // [n_rows, weights_stride]
+  std::size_t weights_stride;
+  const float* factors;  // [n_rows, factors_stride] one for each block
+  std::size_t factors_stride;
+  std::size_t n_rows;
+  std::size_t n_tokens;  // the last block may have fewer than 64; its weights are read all the same
+  float* mass;           // [n_tokens], added to
 };
 
 struct AttentionKernels {
@@ -66,6 +86,9 @@ struct AttentionKernels {
   /// output[r] /= sum[r]
   void (*normalize)(float* output, const float* sum, std::size_t n_rows,
                     std::size_t head_dim) noexcept;
+  /// block_max[b] becomes 2^(block_max[b] - max) / sum; n_blocks rounded up to 16 are there.
+  void (*mass_factors)(float* block_max, std::size_t n_blocks, float max, float sum) noexcept;
+  void (*add_mass)(const AddMassArgs& args) noexcept;
   GemmTileFunction gemm_tile;
 };
 

@@ -35,6 +35,8 @@ const AttentionKernels& attention_neon::Kernels() {
                                             .attend_rows = &attention_neon::AttendRows,
                                             .merge = &attention_neon::Merge,
                                             .normalize = &attention_neon::Normalize,
+                                            .mass_factors = &attention_neon::MassFactors,
+                                            .add_mass = &attention_neon::AddMass,
                                             .gemm_tile = GemmTileOf(Isa::kNeon)};
   return kKernels;
 }

@@ -49,6 +49,8 @@ const AttentionKernels& attention_avx2::Kernels() {
                                             .attend_rows = &attention_avx2::AttendRows,
                                             .merge = &attention_avx2::Merge,
                                             .normalize = &attention_avx2::Normalize,
+                                            .mass_factors = &attention_avx2::MassFactors,
+                                            .add_mass = &attention_avx2::AddMass,
                                             .gemm_tile = GemmTileOf(Isa::kAvx2)};
   return kKernels;
 }
@@ -59,6 +61,8 @@ const AttentionKernels& attention_avx512::Kernels() {
                                             .attend_rows = &attention_avx512::AttendRows,
                                             .merge = &attention_avx512::Merge,
                                             .normalize = &attention_avx512::Normalize,
+                                            .mass_factors = &attention_avx512::MassFactors,
+                                            .add_mass = &attention_avx512::AddMass,
                                             .gemm_tile = GemmTileOf(Isa::kAvx512)};
   return kKernels;
 }

@@ -48,6 +48,7 @@ inline void Softmax(const SoftmaxArgs& a) noexcept {
       SoftmaxBlock(a.scores + r * a.stride + b * 64,
                    a.bias == nullptr ? nullptr : a.bias + r * a.bias_stride + b, a.max + r, a.sum + r,
                    a.rescale + r * a.rescale_stride + b);
+      if (a.block_max != nullptr) a.block_max[r * a.block_max_stride + b] = a.max[r];
     }
   }
 }
@@ -66,6 +67,9 @@ inline void AttendRows(const AttendRowsArgs& a) noexcept {
     }
     float rescale;
     SoftmaxBlock(scores, nullptr, a.max + q, a.sum + q, &rescale);
+    for (std::size_t row = 0; a.weights != nullptr && row < a.n_rows; ++row) {
+      a.weights[q * a.weights_stride + row] = scores[row];
+    }
     for (std::size_t i = 0; i < a.head_dim; i += 16) {
       float* out = a.output + q * a.head_dim + i;
       Vec acc = Mul(Load(out), Set1(rescale));
@@ -73,6 +77,32 @@ inline void AttendRows(const AttendRowsArgs& a) noexcept {
         acc = Fma(Load(a.values + row * a.head_dim + i), Set1(scores[row]), acc);
       }
       Store(out, acc);
+    }
+  }
+}
+
+inline void MassFactors(float* block_max, std::size_t n_blocks, float max, float sum) noexcept {
+  for (std::size_t b = 0; b < n_blocks; b += 16) {
+    const Vec scale = Exp2NonPositive(Sub(Load(block_max + b), Set1(max)));
+    Store(block_max + b, Div(scale, Set1(sum)));
+  }
+}
+
+inline void AddMass(const AddMassArgs& a) noexcept {
+  for (std::size_t first = 0; first < a.n_tokens; first += 64) {
+    Vec total[4] = {Set1(0.0f), Set1(0.0f), Set1(0.0f), Set1(0.0f)};
+    for (std::size_t r = 0; r < a.n_rows; ++r) {
+      const float* weights = a.weights + r * a.weights_stride + first;
+      const Vec factor = Set1(a.factors[r * a.factors_stride + first / 64]);
+      for (int i = 0; i < 4; ++i) total[i] = Fma(Load(weights + i * 16), factor, total[i]);
+    }
+    float* mass = a.mass + first;
+    if (a.n_tokens - first >= 64) {
+      for (int i = 0; i < 4; ++i) Store(mass + i * 16, Add(Load(mass + i * 16), total[i]));
+    } else {
+      float last[64];
+      for (int i = 0; i < 4; ++i) Store(last + i * 16, total[i]);
+      for (std::size_t t = 0; t < a.n_tokens - first; ++t) mass[t] += last[t];
     }
   }
 }

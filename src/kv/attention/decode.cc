@@ -53,6 +53,7 @@ MergeArgs Attention::SplitResult(std::size_t kv_head, std::size_t split) {
 
 void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   const Splits splits(args.first_position, args.window);
+  if (args.mass != nullptr) StartDecodeMass(splits);
   if (args.cache->method().layer(args.layer).dequantize) RebuildKeys(args, threads);
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     PrepareHead(Head(args, kv_head, layers_[args.layer]));
@@ -74,6 +75,7 @@ void Attention::Decode(const AttendArgs& args, ThreadPool& threads) {
   for (std::size_t kv_head = 0; kv_head < geometry_.n_kv_head; ++kv_head) {
     MergeDecode(args, kv_head, splits.n);
   }
+  if (args.mass != nullptr) AddDecodeMass(args, splits, threads);
 }
 
 void Attention::PrepareForms(const Head& head, std::size_t block, const float* scaled,
@@ -118,9 +120,7 @@ void Attention::DecodeSplit(const Head& head, const Split& split, Worker& worker
     for (std::size_t r = 0; finish != nullptr && r < result.n_rows; ++r) {
       finish(*value.config, result.head_dim, result.output + r * result.head_dim);
     }
-    if (begin == 0 && head.has_sinks() && head.FirstSeen(head.last_position) < head.method->sink) {
-      DecodeSinks(head, worker, result);
-    }
+    if (begin == 0 && head.reads_sinks()) DecodeSinks(head, worker, result);
   }
   Run run = {.forms = &forms_[head.kv_head]};
   for (run.begin = n_packed; run.begin < end; run.begin = run.end) {
@@ -241,28 +241,21 @@ void Attention::HideTokens(const Head& head, const Run& run, float* scores,
   }
 }
 
-void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
-                          const MergeArgs& result) {
-  const std::size_t rows = geometry_.heads_per_kv;
+void Attention::ScoreRun(const Head& head, const Run& run, const ScoreRows& rows,
+                         ReadAhead* ahead) {
   const std::size_t n_blocks = run.end - run.begin;
-  const std::size_t stride = n_blocks * kBlockTokens;
   const bool rebuilt = run.packed && head.method->dequantize;
   const bool from_codes = run.packed && !rebuilt;
-  std::array<const std::byte*, kRunBlocks> keys, values;
+  std::array<const std::byte*, kRunBlocks> keys;
   for (std::size_t i = 0; i < n_blocks; ++i) {
     keys[i] = rebuilt ? RebuiltKeys(head, run.begin + i)
                       : head.data(run.begin + i, Side::kKey, run.packed);
-    values[i] = head.data(run.begin + i, Side::kValue, run.packed);
   }
-  const Upcoming upcoming = BlocksAfter(head, split, run.end);
-  ReadAhead ahead(upcoming.streams.data(), upcoming.n_streams, upcoming.stream_bytes);
-
   const SideMethod& key = head.side(Side::kKey, from_codes);
   const bool transformed = from_codes && head.transform() != nullptr;
   const float* query =
       transformed ? run.forms->transformed.data() : forms_[head.kv_head].scaled.data();
   const bool prepared = from_codes && key.codec->query_bytes != nullptr;
-  float* scores = worker.scores.data();
   head.kernels->side(Side::kKey, from_codes)
       .score({.config = key.config.get(),
               .head_dim = geometry_.head_dim,
@@ -270,14 +263,25 @@ void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, 
               .n_blocks = n_blocks,
               .query =
                   prepared ? run.forms->prepared.data() : reinterpret_cast<const std::byte*>(query),
-              .n_query = rows,
-              .scores = scores,
-              .scores_stride = stride,
-              .ahead = &ahead});
-  HideTokens(head, run, scores, stride);
-  kernels_->softmax({.scores = scores,
-                     .stride = stride,
-                     .n_rows = rows,
+              .n_query = geometry_.heads_per_kv,
+              .scores = rows.scores,
+              .scores_stride = rows.stride,
+              .ahead = ahead});
+  HideTokens(head, run, rows.scores, rows.stride);
+}
+
+void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, Worker& worker,
+                          const MergeArgs& result) {
+  const std::size_t n_rows = geometry_.heads_per_kv;
+  const std::size_t n_blocks = run.end - run.begin;
+  const Upcoming upcoming = BlocksAfter(head, split, run.end);
+  ReadAhead ahead(upcoming.streams.data(), upcoming.n_streams, upcoming.stream_bytes);
+  ScoreRows rows = {.scores = worker.scores.data(), .stride = n_blocks * kBlockTokens};
+  if (head.args->mass != nullptr) rows = MassRows(head.kv_head, run.begin - mass_.first_block);
+  ScoreRun(head, run, rows, &ahead);
+  kernels_->softmax({.scores = rows.scores,
+                     .stride = rows.stride,
+                     .n_rows = n_rows,
                      .n_blocks = n_blocks,
                      .max = result.max,
                      .sum = result.sum,
@@ -285,17 +289,23 @@ void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, 
                      .rescale_stride = n_blocks,
                      .bias = run.bias,
                      .bias_stride = run.bias_stride,
+                     .block_max = rows.block_max,
+                     .block_max_stride = rows.block_max_stride,
                      .ahead = &ahead});
+  std::array<const std::byte*, kRunBlocks> values;
+  for (std::size_t i = 0; i < n_blocks; ++i) {
+    values[i] = head.data(run.begin + i, Side::kValue, run.packed);
+  }
   head.kernels->side(Side::kValue, run.packed)
       .accumulate({.config = head.side(Side::kValue, run.packed).config.get(),
                    .head_dim = geometry_.head_dim,
                    .blocks = values.data(),
                    .n_blocks = n_blocks,
-                   .weights = scores,
-                   .weights_stride = stride,
+                   .weights = rows.scores,
+                   .weights_stride = rows.stride,
                    .rescale = worker.rescale.data(),
                    .rescale_stride = n_blocks,
-                   .n_query = rows,
+                   .n_query = n_rows,
                    .output = result.output,
                    .ahead = &ahead});
 }
@@ -303,6 +313,8 @@ void Attention::DecodeRun(const Head& head, const Split& split, const Run& run, 
 void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& result) {
   const std::size_t first = head.FirstSeen(head.last_position);
   const std::size_t skipped = first * geometry_.head_dim;
+  ScoreRows rows = {};
+  if (head.args->mass != nullptr) rows = MassRows(head.kv_head, mass_.n_slots - 1);
   kernels_->attend_rows({.query = forms_[head.kv_head].scaled.data(),
                          .n_query = geometry_.heads_per_kv,
                          .head_dim = geometry_.head_dim,
@@ -311,7 +323,12 @@ void Attention::DecodeSinks(const Head& head, Worker& worker, const MergeArgs& r
                          .n_rows = head.method->sink - first,
                          .max = result.max,
                          .sum = result.sum,
-                         .output = result.output});
+                         .output = result.output,
+                         .weights = rows.scores,
+                         .weights_stride = rows.stride});
+  for (std::size_t r = 0; rows.scores != nullptr && r < result.n_rows; ++r) {
+    rows.block_max[r * rows.block_max_stride] = result.max[r];
+  }
 }
 
 void Attention::MergeDecode(const AttendArgs& args, std::size_t kv_head, std::size_t n_splits) {
@@ -330,6 +347,13 @@ void Attention::MergeDecode(const AttendArgs& args, std::size_t kv_head, std::si
     merge.part_max = part.max;
     merge.part_sum = part.sum;
     kernels_->merge(merge);
+  }
+  if (args.mass != nullptr) {
+    const ScoreRows mass = MassRows(kv_head, 0);
+    for (std::size_t r = 0; r < rows; ++r) {
+      kernels_->mass_factors(mass.block_max + r * mass.block_max_stride, mass_.n_slots,
+                             merge.max[r], merge.sum[r]);
+    }
   }
   kernels_->normalize(merge.output, merge.sum, rows, geometry_.head_dim);
 }

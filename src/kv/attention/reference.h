@@ -22,9 +22,11 @@ using ReferenceRow = std::function<const float*(std::size_t kv_head, std::size_t
 /// Output [n_q_head, head_dim] of one query token at `position`: for each head
 ///   sum_t softmax_t(scale * q . k_t) v_t over t = 0..position (the last `window` of them where
 /// that is not 0).
-/// `query` is [n_q_head, head_dim].
+/// `query` is [n_q_head, head_dim]. `mass`, unless nullptr, becomes [n_kv_head, position + 1]: the
+/// softmax of each token, summed over the heads of each KV head.
 std::vector<double> ReferenceAttention(const ReferenceShape& shape, std::size_t position,
                                        const float* query, double scale, const ReferenceRow& key,
-                                       const ReferenceRow& value, std::size_t window = 0);
+                                       const ReferenceRow& value, std::size_t window = 0,
+                                       std::vector<double>* mass = nullptr);
 
 }  // namespace kvant

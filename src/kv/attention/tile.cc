@@ -10,7 +10,14 @@
 
 namespace kvant {
 
-void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, Worker& worker) {
+Attention::Tile Attention::TileAt(const AttendArgs& args, std::size_t tile) {
+  const std::size_t begin = std::max(tile * kBlockTokens, args.first_position);
+  const std::size_t end = std::min((tile + 1) * kBlockTokens, args.first_position + args.n_query);
+  return {begin - args.first_position, end - begin};
+}
+
+void Attention::AttendTile(const Head& head, Tile tile, Worker& worker) {
+  const auto [first, n] = tile;
   const std::size_t heads = geometry_.heads_per_kv;
   const std::size_t head_dim = geometry_.head_dim;
   const std::size_t rows = n * heads;
@@ -24,7 +31,7 @@ void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, W
     std::fill_n(worker.part_max.data(), rows, -INFINITY);
     std::fill_n(worker.part_sum.data(), rows, 0.0f);
     const auto [begin, end] = splits[split];
-    for (std::size_t b = begin; b < end; ++b) TileBlock(head, b, first, n, worker);
+    for (std::size_t b = begin; b < end; ++b) TileBlock(head, b, tile, worker);
     kernels_->merge({.part_output = worker.part.data(),
                      .part_max = worker.part_max.data(),
                      .part_sum = worker.part_sum.data(),
@@ -34,6 +41,7 @@ void Attention::AttendTile(const Head& head, std::size_t first, std::size_t n, W
                      .n_rows = rows,
                      .head_dim = head_dim});
   }
+  if (head.args->mass != nullptr) KeepTileSums(head, tile, worker);
   kernels_->normalize(worker.total.data(), worker.total_sum.data(), rows, head_dim);
   const std::size_t n_q_head = geometry_.n_kv_head * heads;
   for (std::size_t token = 0; token < n; ++token) {
@@ -56,24 +64,30 @@ void Attention::DecodeSide(const Head& head, Side side, std::size_t block, bool 
   }
 }
 
-void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker) {
+void Attention::LoadKeyTile(const Head& head, std::size_t block, bool packed, Worker& worker) {
   const std::size_t head_dim = geometry_.head_dim;
-  const bool sinks = packed && block == 0 && head.has_sinks();
   DecodeSide(head, Side::kKey, block, packed, worker.key_tile.data());
-  if (sinks) {  // through the value tile, which is not yet in use
-    const float* keys = SinkRows(head, Side::kKey, worker.value_tile.data());
-    for (std::size_t token = 0; token < head.method->sink; ++token) {
-      for (std::size_t dim = 0; dim < head_dim; ++dim) {
-        worker.key_tile[dim * kBlockTokens + token] = keys[token * head_dim + dim];
-      }
+  if (!packed || block > 0 || !head.has_sinks()) return;
+  // Sinks come through the value tile, which is not yet in use.
+  const float* keys = SinkRows(head, Side::kKey, worker.value_tile.data());
+  for (std::size_t token = 0; token < head.method->sink; ++token) {
+    for (std::size_t dim = 0; dim < head_dim; ++dim) {
+      worker.key_tile[dim * kBlockTokens + token] = keys[token * head_dim + dim];
     }
   }
-  DecodeSide(head, Side::kValue, block, packed, worker.value_tile.data());
-  if (sinks) SinkRows(head, Side::kValue, worker.value_tile.data());
 }
 
-void Attention::HideTileTokens(const Head& head, std::size_t block, std::size_t first,
-                               std::size_t n, float* scores) const {
+void Attention::LoadTiles(const Head& head, std::size_t block, bool packed, Worker& worker) {
+  LoadKeyTile(head, block, packed, worker);
+  DecodeSide(head, Side::kValue, block, packed, worker.value_tile.data());
+  if (packed && block == 0 && head.has_sinks()) {
+    SinkRows(head, Side::kValue, worker.value_tile.data());
+  }
+}
+
+void Attention::HideTileTokens(const Head& head, std::size_t block, Tile tile,
+                               float* scores) const {
+  const auto [first, n] = tile;
   const std::size_t heads = geometry_.heads_per_kv;
   const std::size_t begin = block * kBlockTokens;
   const std::size_t first_position = head.args->first_position + first;
@@ -91,42 +105,44 @@ void Attention::HideTileTokens(const Head& head, std::size_t block, std::size_t 
   }
 }
 
-void Attention::TileBlock(const Head& head, std::size_t block, std::size_t first, std::size_t n,
-                          Worker& worker) {
-  const std::size_t heads = geometry_.heads_per_kv;
-  const std::size_t head_dim = geometry_.head_dim;
-  // The method's window is a multiple of 64, so the first query of an aligned tile decides for all
-  // of them.
-  const std::size_t first_position = head.args->first_position + first;
-  LoadTiles(head, block, block < head.PackedBlocks(first_position), worker);
-  float* scores = worker.scores.data();
+void Attention::ScoreTile(const Head& head, std::size_t block, Tile tile, Worker& worker) {
   kernels_->gemm_tile({.a = worker.query.data(),
-                       .a_stride = head_dim,
+                       .a_stride = geometry_.head_dim,
                        .b = worker.key_tile.data(),
                        .b_stride = kBlockTokens,
-                       .c = scores,
+                       .c = worker.scores.data(),
                        .c_stride = kBlockTokens,
-                       .n_rows = n * heads,
-                       .k = head_dim,
+                       .n_rows = tile.n * geometry_.heads_per_kv,
+                       .k = geometry_.head_dim,
                        .n = kBlockTokens,
                        .c_scale = nullptr,
                        .c_scale_stride = 0});
-  HideTileTokens(head, block, first, n, scores);
-  kernels_->softmax({.scores = scores,
+  HideTileTokens(head, block, tile, worker.scores.data());
+}
+
+void Attention::TileBlock(const Head& head, std::size_t block, Tile tile, Worker& worker) {
+  const std::size_t n_rows = tile.n * geometry_.heads_per_kv;
+  const std::size_t head_dim = geometry_.head_dim;
+  // The method's window is a multiple of 64, so the first query of an aligned tile decides for all
+  // of them.
+  const std::size_t first_position = head.args->first_position + tile.first;
+  LoadTiles(head, block, block < head.PackedBlocks(first_position), worker);
+  ScoreTile(head, block, tile, worker);
+  kernels_->softmax({.scores = worker.scores.data(),
                      .stride = kBlockTokens,
-                     .n_rows = n * heads,
+                     .n_rows = n_rows,
                      .n_blocks = 1,
                      .max = worker.part_max.data(),
                      .sum = worker.part_sum.data(),
                      .rescale = worker.rescale.data(),
                      .rescale_stride = 1});
-  kernels_->gemm_tile({.a = scores,
+  kernels_->gemm_tile({.a = worker.scores.data(),
                        .a_stride = kBlockTokens,
                        .b = worker.value_tile.data(),
                        .b_stride = head_dim,
                        .c = worker.part.data(),
                        .c_stride = head_dim,
-                       .n_rows = n * heads,
+                       .n_rows = n_rows,
                        .k = kBlockTokens,
                        .n = head_dim,
                        .c_scale = worker.rescale.data(),
