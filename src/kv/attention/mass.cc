@@ -4,6 +4,7 @@
 // Softmax mass of cached tokens, for both paths of attention (attention.h). What attention itself
 // leaves behind for it is in decode.cc and tile.cc.
 #include <algorithm>
+#include <optional>
 
 #include "kv/attention/attention.h"
 #include "kv/attention/attention_head.h"
@@ -35,6 +36,7 @@ Attention::ScoreRows Attention::MassRows(std::size_t kv_head, std::size_t slot) 
           .block_max_stride = mass_.max_stride};
 }
 
+// Split by split in the order of attention, so that a thread mostly finds the weights that it wrote.
 void Attention::AddDecodeMass(const AttendArgs& args, const Splits& splits, ThreadPool& threads) {
   const std::size_t kv_len = args.first_position + 1;
   const auto add = [&](std::size_t kv_head, std::size_t slot, std::size_t first, std::size_t end) {
@@ -47,13 +49,18 @@ void Attention::AddDecodeMass(const AttendArgs& args, const Splits& splits, Thre
                         .n_tokens = end - first,
                         .mass = args.mass + kv_head * kv_len + first});
   };
-  threads.ParallelFor(geometry_.n_kv_head * splits.n, [&](std::size_t item, std::size_t) {
-    const Head head(args, item / splits.n, layers_[args.layer]);
-    const auto [begin, end] = splits[item % splits.n];
-    add(head.kv_head, begin - splits.begin, begin * kBlockTokens,
-        std::min(end * kBlockTokens, kv_len));
-    if (begin == 0 && head.reads_sinks()) {
-      add(head.kv_head, mass_.n_slots - 1, head.FirstSeen(args.first_position), head.method->sink);
+  const std::size_t n_ranges = threads.n_threads();
+  sweep_.Start(geometry_.n_kv_head * splits.n, n_ranges);
+  threads.ParallelFor(n_ranges, [&](std::size_t range, std::size_t) {
+    while (const std::optional<std::size_t> item = sweep_.Take(range)) {
+      const Head head(args, *item / splits.n, layers_[args.layer]);
+      const auto [begin, end] = splits[*item % splits.n];
+      add(head.kv_head, begin - splits.begin, begin * kBlockTokens,
+          std::min(end * kBlockTokens, kv_len));
+      if (begin == 0 && head.reads_sinks()) {
+        add(head.kv_head, mass_.n_slots - 1, head.FirstSeen(args.first_position),
+            head.method->sink);
+      }
     }
   });
 }
