@@ -58,15 +58,21 @@ class AttentionMassTest : public testing::TestWithParam<const char*> {
 
   std::string spec() const { return GetParam(); }
 
-  // Checks a mass of the queries [end - n, end) against the reference: `tolerance` is relative.
-  void ExpectMass(const Mass& got, std::size_t n, std::size_t window, test::RowsRead& rows,
-                  double tolerance) {
-    const std::size_t end = got.kv_len();
+  // The mass [n_kv_head, end] of the queries [end - n, end) by the reference.
+  static std::vector<double> Want(test::RowsRead& rows, std::size_t end, std::size_t n,
+                                  std::size_t window) {
     std::vector<double> want(2 * end), one;
     for (std::size_t t = end - n; t < end; ++t) {
       rows.Attend(t, window, &one);
       for (std::size_t i = 0; i < one.size(); ++i) want[i / (t + 1) * end + i % (t + 1)] += one[i];
     }
+    return want;
+  }
+
+  // `tolerance` is relative.
+  static void ExpectMass(const Mass& got, const std::vector<double>& want, std::size_t n,
+                         std::size_t window, double tolerance) {
+    const std::size_t end = got.kv_len();
     for (std::size_t kv_head = 0; kv_head < 2; ++kv_head) {
       for (std::size_t t = 0; t < end; ++t) {
         const double w = want[kv_head * end + t];
@@ -88,31 +94,36 @@ class AttentionMassTest : public testing::TestWithParam<const char*> {
 
 TEST_P(AttentionMassTest, IsTheProbabilityOfEachToken) {
   const test::GuardPages guard;
-  for (const Isa isa : SupportedIsas()) {
-    for (const std::size_t end : kLengths) {
-      OpenStep step(spec(), isa, 2, sequence_, end - kStep, end);
-      KvCache whole = step.rig.NewCache();
-      step.rig.Run(whole, sequence_, end, 64);
-      test::RowsRead rows(whole, sequence_);
-      // Rotating, scaling and adding the mean cost as much again (packed_method_test.cc); rebuilt
-      // keys are rounded to half. The queries of a step add up within n * heads roundings.
-      const double half = step.rig.method->layer(0).dequantize ? 3000 : 4;
-      double tolerance = 0, byte_tolerance = test::ByteWeightTolerance(sequence_, 0, end - 1);
-      for (std::size_t t = end - kStep; t < end; ++t) {
-        tolerance = std::max(tolerance, half * test::WeightTolerance(sequence_, 0, t));
-      }
-      tolerance += kStep * kHeads * 0x1p-24;
-      const bool bytes = spec().find("turboquant") != std::string::npos;
-      for (const std::size_t window : kWindows) {
+  for (const std::size_t end : kLengths) {
+    test::KvRig rig(spec(), kGeometry, SupportedIsas().back(), 2);
+    KvCache whole = rig.NewCache();
+    rig.Run(whole, sequence_, end, 64);
+    test::RowsRead rows(whole, sequence_);
+    // Rotating, scaling and adding the mean cost as much again (packed_method_test.cc); rebuilt
+    // keys are rounded to half. The queries of a step add up within n * heads roundings.
+    const double half = rig.method->layer(0).dequantize ? 3000 : 4;
+    double tolerance = 0;
+    for (std::size_t t = end - kStep; t < end; ++t) {
+      tolerance = std::max(tolerance, half * test::WeightTolerance(sequence_, 0, t));
+    }
+    tolerance += kStep * kHeads * 0x1p-24;
+    const bool bytes = spec().find("turboquant") != std::string::npos;
+    const double decode_tolerance =
+        tolerance + (bytes ? test::ByteWeightTolerance(sequence_, 0, end - 1) : 0);
+    for (const std::size_t window : kWindows) {
+      const std::vector<double> want_step = Want(rows, end, kStep, window);
+      const std::vector<double> want_last = Want(rows, end, 1, window);
+      for (const Isa isa : SupportedIsas()) {
         SCOPED_TRACE(testing::Message()
                      << IsaName(isa) << ", length " << end << ", window " << window);
+        OpenStep step(spec(), isa, 2, sequence_, end - kStep, end);
         Mass tile(end), decoded(end), exact(end);
         step.Attend(end - kStep, kStep, window, false, tile.data());
-        ExpectMass(tile, kStep, window, rows, tolerance);
+        ExpectMass(tile, want_step, kStep, window, tolerance);
         step.Attend(end - 1, 1, window, true, exact.data());
-        ExpectMass(exact, 1, window, rows, tolerance);
+        ExpectMass(exact, want_last, 1, window, tolerance);
         step.Attend(end - 1, 1, window, false, decoded.data());
-        ExpectMass(decoded, 1, window, rows, tolerance + (bytes ? byte_tolerance : 0));
+        ExpectMass(decoded, want_last, 1, window, decode_tolerance);
       }
     }
   }

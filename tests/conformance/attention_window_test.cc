@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tests/support/guard_pages.h"
 #include "tests/support/kv_fixture.h"
@@ -35,6 +36,12 @@ class AttentionWindowTest : public testing::TestWithParam<const char*> {
   // Codecs without loss: both paths compute the same bits.
   bool identity() const { return spec() == "fp16" || spec() == "bf16"; }
 
+  // Which blocks are read is no matter of the kernel: the slow one need not say so too.
+  static std::span<const Isa> VectorIsas() {
+    const std::span<const Isa> isas = SupportedIsas();
+    return isas.size() > 1 ? isas.subspan(1) : isas;
+  }
+
   RandomSequence sequence_;
 };
 
@@ -42,11 +49,12 @@ TEST_P(AttentionWindowTest, ShowsTheNewestTokensAlone) {
   const test::GuardPages guard;
   for (const Isa isa : SupportedIsas()) {
     for (const std::size_t end : kLengths) {
+      if (isa == Isa::kScalar && end > 202) continue;  // slow, and no other arithmetic
       OpenStep step(spec(), isa, 2, sequence_, end - kStep, end);
       KvCache whole = step.rig.NewCache();
       step.rig.Run(whole, sequence_, end, 64);
       test::RowsRead rows(whole, sequence_);
-      // As for attention without a window (packed_method_test.cc), whose tolerance covers more rows.
+      // As for attention without a window (packed_method_test.cc); that covers all rows.
       const double half = step.rig.method->layer(0).dequantize ? 3000 : 4;
       const double tile_tolerance = test::OutputTolerance(sequence_, 0, end - 1) * half;
       const double byte_tolerance = test::ByteTolerance(sequence_, 0, end - 1);
@@ -76,7 +84,7 @@ TEST_P(AttentionWindowTest, IsTheSameBitForBitInEveryChunkingAndThreadCount) {
       SCOPED_TRACE(testing::Message() << "length " << end << ", window " << window);
       const std::vector<float> tile = one.Attend(end - kStep, kStep, window);
       EXPECT_TRUE(three.Attend(end - kStep, kStep, window) == tile);
-      for (std::size_t t = end - kStep; t < end; ++t) {
+      for (std::size_t t = end - kStep; t < end; t += 6) {  // the first and the last are among them
         const float* row = tile.data() + (t + kStep - end) * kRow;
         const std::vector<float> exact = one.Attend(t, 1, window, /*exact=*/true);
         EXPECT_TRUE(std::equal(exact.begin(), exact.end(), row)) << t;
@@ -89,7 +97,7 @@ TEST_P(AttentionWindowTest, IsTheSameBitForBitInEveryChunkingAndThreadCount) {
 }
 
 TEST_P(AttentionWindowTest, WiderThanTheContextIsTheSameAsNone) {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : VectorIsas()) {
     OpenStep step(spec(), isa, 2, sequence_, 400 - kStep, 400);
     for (const std::size_t n : {std::size_t{1}, kStep}) {
       const std::vector<float> none = step.Attend(400 - n, n, 0);
@@ -102,7 +110,7 @@ TEST_P(AttentionWindowTest, WiderThanTheContextIsTheSameAsNone) {
 }
 
 TEST_P(AttentionWindowTest, DoesNotReadBlocksOutside) {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : VectorIsas()) {
     for (const std::size_t n : {std::size_t{1}, kStep}) {
       // The widest first: what one window skips, narrower ones skip too.
       OpenStep step(spec(), isa, 2, sequence_, 400 - kStep, 400);
