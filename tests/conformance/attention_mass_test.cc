@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "tests/support/guard_pages.h"
@@ -110,19 +111,22 @@ TEST_P(AttentionMassTest, IsTheProbabilityOfEachToken) {
     const bool bytes = spec().find("turboquant") != std::string::npos;
     const double decode_tolerance =
         tolerance + (bytes ? test::ByteWeightTolerance(sequence_, 0, end - 1) : 0);
+    std::vector<std::unique_ptr<OpenStep>> steps;
+    for (const Isa isa : SupportedIsas()) {
+      steps.push_back(std::make_unique<OpenStep>(spec(), isa, 2, sequence_, end - kStep, end));
+    }
     for (const std::size_t window : kWindows) {
       const std::vector<double> want_step = Want(rows, end, kStep, window);
       const std::vector<double> want_last = Want(rows, end, 1, window);
-      for (const Isa isa : SupportedIsas()) {
+      for (const auto& step : steps) {
         SCOPED_TRACE(testing::Message()
-                     << IsaName(isa) << ", length " << end << ", window " << window);
-        OpenStep step(spec(), isa, 2, sequence_, end - kStep, end);
+                     << IsaName(step->rig.isa) << ", length " << end << ", window " << window);
         Mass tile(end), decoded(end), exact(end);
-        step.Attend(end - kStep, kStep, window, false, tile.data());
+        step->Attend(end - kStep, kStep, window, false, tile.data());
         ExpectMass(tile, want_step, kStep, window, tolerance);
-        step.Attend(end - 1, 1, window, true, exact.data());
+        step->Attend(end - 1, 1, window, true, exact.data());
         ExpectMass(exact, want_last, 1, window, tolerance);
-        step.Attend(end - 1, 1, window, false, decoded.data());
+        step->Attend(end - 1, 1, window, false, decoded.data());
         ExpectMass(decoded, want_last, 1, window, decode_tolerance);
       }
     }
