@@ -21,11 +21,12 @@ constexpr double kProcessSeconds = 1.0;
 // Seconds of one round (all arms) at each length: measured by the warm-up, predicted before it.
 class CostModel {
  public:
-  CostModel(std::vector<std::size_t> lengths, std::size_t n_arms, std::size_t decode_steps)
+  CostModel(std::vector<std::size_t> lengths, std::size_t n_arms, const Protocol& protocol)
       : lengths_(std::move(lengths)),
         round_s_(lengths_.size(), 0.0),
         n_arms_(static_cast<double>(n_arms)),
-        decode_steps_(static_cast<double>(decode_steps)) {
+        decode_steps_(static_cast<double>(protocol.decode_steps)),
+        prefill_once_(protocol.prefill_once) {
     Predict(0);
   }
 
@@ -34,7 +35,7 @@ class CostModel {
       n_warm_ = index + 1;
       round_s_[index] = 0;
     }
-    round_s_[index] += seconds;
+    round_s_[index] += prefill_once_ ? seconds - sample.prefill_s : seconds;
     prefill_token_s_ =
         sample.prefill_s / static_cast<double>(std::max<std::size_t>(sample.prompt_tokens, 1));
     step_s_ = sample.decode_s / static_cast<double>(std::max<std::size_t>(sample.step_s.size(), 1));
@@ -58,11 +59,18 @@ class CostModel {
     return budget;
   }
   double RunSeconds(std::size_t index) const { return round_s_[index] / n_arms_; }
+  /// Of the first run of an arm, beside RunSeconds: its prefill, where later runs need none.
+  double FirstRunSeconds(std::size_t index) const {
+    return prefill_once_ ? PrefillSeconds(index) : 0.0;
+  }
 
  private:
+  double PrefillSeconds(std::size_t index) const {
+    return prefill_token_s_ * static_cast<double>(lengths_[index]);
+  }
   double Prediction(std::size_t index) const {
     return kLongerLengthFactor * n_arms_ *
-           (prefill_token_s_ * static_cast<double>(lengths_[index]) + step_s_ * decode_steps_);
+           ((prefill_once_ ? 0.0 : PrefillSeconds(index)) + step_s_ * decode_steps_);
   }
   void Predict(std::size_t first) {
     for (std::size_t i = first; i < round_s_.size(); ++i) round_s_[i] = Prediction(i);
@@ -72,6 +80,7 @@ class CostModel {
   std::vector<double> round_s_;
   std::size_t n_warm_ = 0;
   double n_arms_, decode_steps_;
+  bool prefill_once_;
   double prefill_token_s_ = 0.002, step_s_ = 0.012;  // until the first run tells
 };
 
@@ -82,7 +91,7 @@ class ProtocolRun {
         hooks_(hooks),
         start_s_(hooks.now_s()),
         orders_(BalancedOrders(config.arms.size())),
-        costs_(config.lengths, config.arms.size(), config.protocol.decode_steps) {
+        costs_(config.lengths, config.arms.size(), config.protocol) {
     result_.lengths = config.lengths;
     result_.rounds =
         config.balanced ? BalancedRounds(config.arms.size(), config.rounds) : config.rounds;
@@ -124,6 +133,8 @@ class ProtocolRun {
     for (std::size_t i = 0; i < result_.lengths.size(); ++i) {
       const double runs_left = static_cast<double>(RunsOfLength() - runs_done_[i]);
       left_s += runs_left * costs_.RunSeconds(i);
+      const std::size_t n_first = config_.arms.size() - std::min(config_.arms.size(), runs_done_[i]);
+      left_s += static_cast<double>(n_first) * costs_.FirstRunSeconds(i);
       if (HasMemory()) {
         left_s += static_cast<double>(config_.arms.size() - memory_done_[i]) *
                   (costs_.RunSeconds(i) + kProcessSeconds);
