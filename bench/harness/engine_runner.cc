@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -64,7 +65,8 @@ std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& mod
 }
 
 nlohmann::json ModelToJson(const ModelSummary& model) {
-  return {{"path", model.path},
+  // Results are passed on; the folder is nobody's business.
+  return {{"path", std::filesystem::path(model.path).filename().string()},
           {"name", model.name},
           {"architecture", model.architecture},
           {"weight_types", model.weight_types},

@@ -59,7 +59,7 @@ std::string StorageOf(const std::string& spec, const ModelSummary& model);
 /// Tokens that the reading rule lets a query at this position read packed.
 std::size_t PredictPackedTokens(const std::string& spec, const ModelSummary& model,
                                 std::size_t position);
-/// Model as JSON: name, path, types, bytes, geometry.
+/// Model as JSON: name, file name (as "path"), types, bytes, geometry.
 nlohmann::json ModelToJson(const ModelSummary& model);
 
 }  // namespace kvant::bench
