@@ -19,8 +19,6 @@ Method BindMethod(const std::string& spec, const ModelSummary& model) {
   return Method(ParseMethodSpec(spec), model.cache);
 }
 
-constexpr std::size_t kPrefillChunk = 512;  // as EngineOptions has it
-
 [[noreturn]] void FailStopped() {
   Fail(ErrorCode::kCancelled, "the benchmark was stopped before it had a result");
 }
@@ -118,9 +116,9 @@ EngineRunner::Prefilled EngineRunner::StartFromFork(const Arm& arm,
     Session session = engines_[arm.name]->NewSession();
     const auto begin = std::chrono::steady_clock::now();
     // In pieces, so that a run that takes minutes can be stopped.
-    for (std::size_t done = 0; done + 1 < prompt.size(); done += kPrefillChunk) {
+    for (std::size_t done = 0; done + 1 < prompt.size(); done += options_.prefill_chunk) {
       if (cancel_ != nullptr && cancel_->load()) FailStopped();
-      const std::size_t n = std::min(kPrefillChunk, prompt.size() - 1 - done);
+      const std::size_t n = std::min(options_.prefill_chunk, prompt.size() - 1 - done);
       session.Evaluate(prompt.subspan(done, n), n, nullptr);
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

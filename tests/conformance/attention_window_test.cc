@@ -127,17 +127,8 @@ TEST_P(AttentionWindowTest, DoesNotReadBlocksOutside) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Specs, AttentionWindowTest,
-    testing::Values("fp16", "bf16", "fp16,tail=packed", "k=bf16,v=fp16,window=64",
-                    "k=bf16,v=bf16,window=128,sink=4", "k=fp16,v=bf16,sink=64", "turboquant_rvq",
-                    "turboquant_rvq,sink=64,window=64", "turboquant_rvq_published",
-                    "turboquant_rvq_published,read=dequantize", "turboquant_rvq,read=dequantize",
-                    "turboquant_mse:bits=3:window=0", "k=turboquant_mse:bits=2,v=fp16,sink=3",
-                    "turboquant_rvq:bits=4+4,exact=bf16,k_mean=refreeze:128,smooth=balanced",
-                    "turboquant_rvq,k_mean=refreeze:64,window=64",
-                    "k=turboquant_mse:bits=8,v=bf16,smooth=balanced_pair",
-                    "k=fp16,v=turboquant_rvq,window=64"));
+INSTANTIATE_TEST_SUITE_P(Specs, AttentionWindowTest,
+                         testing::ValuesIn(test::kAttentionSpecs));
 
 }  // namespace
 }  // namespace kvant
