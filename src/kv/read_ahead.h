@@ -4,7 +4,8 @@
 // Memory that the next run of blocks will read, brought into the cache while this run is computed.
 // Blocks lie apart, where a hardware prefetcher does not follow, and a core holds few outstanding
 // lines: all phases of a run (scores, softmax, sums) must ask for their share, evenly, or the memory
-// rests in one and is waited for in another.
+// rests in one and is waited for in another. Lines go to the second level: a run and the next one are
+// larger than the first, where they would only displace queries, scores and sums.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,7 @@ class ReadAhead {
   void Step() {
     credit_ += rate_;
     for (; credit_ >= kOne && offset_ < block_bytes_; credit_ -= kOne) {
-      for (std::size_t b = 0; b < n_blocks_; ++b) __builtin_prefetch(blocks_[b] + offset_, 0, 3);
+      for (std::size_t b = 0; b < n_blocks_; ++b) __builtin_prefetch(blocks_[b] + offset_, 0, 2);
       offset_ += kLine;
     }
   }
