@@ -63,6 +63,7 @@ ReadMeter::Speed ReadMeter::Sample(ThreadPool& threads, std::chrono::millisecond
   const ReadKernel& kernel = Fastest(threads);
   Latest& latest = latest_[threads.n_threads()];
   if (std::chrono::steady_clock::now() - latest.when > max_age) {
+    Pass(kernel, threads);  // what was read before is in the last-level cache; from here on this buffer is
     latest.speed.fastest = Pass(kernel, threads);
     latest.speed.plain =
         &kernel == &PlainReadKernel() ? latest.speed.fastest : Pass(PlainReadKernel(), threads);
