@@ -42,10 +42,10 @@ std::vector<TokenId> TokensOf(const CalibrateOptions& options, const std::string
 // The smallest and the largest lambda that the default smoothing takes from the profile, layer by layer.
 nlohmann::json LayersJson(const KeyProfile& profile, const CacheGeometry& geometry) {
   const MethodSpec spec = ParseMethodSpec("turboquant_rvq");
-  const KeyTransform transform(spec.key_transform, geometry.head_dim, geometry.rope);
   std::vector<float> version(2 * geometry.head_dim);
   nlohmann::json layers = nlohmann::json::array();
   for (std::size_t layer = 0; layer < profile.n_layer; ++layer) {
+    const KeyTransform transform(spec.key_transform, geometry.head_dim, geometry.rope_of(layer));
     std::vector<float> lambdas;
     for (std::size_t kv_head = 0; kv_head < profile.n_kv_head; ++kv_head) {
       transform.Freeze({.rows = nullptr,

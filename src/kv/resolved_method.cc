@@ -4,6 +4,7 @@
 #include "kv/resolved_method.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "kv/layouts/block_pool.h"
@@ -109,11 +110,19 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
   }
   CheckTail();
   LoadProfile();
-  std::shared_ptr<const KeyTransform> transform;
-  if (spec_.key_transform.active()) {
-    transform =
-        std::make_shared<const KeyTransform>(spec_.key_transform, geometry.head_dim, geometry.rope);
-  }
+  KVANT_CHECK(geometry.layer_ropes.empty() || geometry.layer_ropes.size() == geometry.n_layer);
+  // Layers that turn keys alike share one.
+  std::map<const RopeGeometry*, std::shared_ptr<const KeyTransform>> transforms;
+  const auto transform_of = [&](std::size_t i) {
+    if (!spec_.key_transform.active()) return std::shared_ptr<const KeyTransform>();
+    const std::shared_ptr<const RopeGeometry>& rope = geometry.rope_of(i);
+    std::shared_ptr<const KeyTransform>& transform = transforms[rope.get()];
+    if (transform == nullptr) {
+      transform =
+          std::make_shared<const KeyTransform>(spec_.key_transform, geometry.head_dim, rope);
+    }
+    return transform;
+  };
   const CodecChoice exact{.codec = spec_.exact, .options = {}};
   for (std::size_t i = 0; i < geometry.n_layer; ++i) {
     CodecChoice key = spec_.key;
@@ -138,7 +147,7 @@ Method::Method(MethodSpec spec, const CacheGeometry& geometry)
       layer.pack_lead = (geometry.n_layer - 1 - i) * kBlockTokens / geometry.n_layer;
     }
     // Keys of the exact type gain nothing from a transform and would lose bits to it.
-    if (!layer.identity && !(key == exact)) layer.transform = transform;
+    if (!layer.identity && !(key == exact)) layer.transform = transform_of(i);
     if (layer.transform && profile_) layer.profile = &profile_->heads[i * geometry.n_kv_head];
     layers_.push_back(std::move(layer));
   }

@@ -23,6 +23,12 @@ struct CacheGeometry {
   std::size_t heads_per_kv = 0;
   std::size_t head_dim = 0;
   std::shared_ptr<const RopeGeometry> rope = nullptr;  // how keys were turned; nullptr: not known
+  /// [n_layer] where layers turn them in different ways; empty: all as `rope` says.
+  std::vector<std::shared_ptr<const RopeGeometry>> layer_ropes = {};
+
+  const std::shared_ptr<const RopeGeometry>& rope_of(std::size_t layer) const {
+    return layer_ropes.empty() ? rope : layer_ropes[layer];
+  }
 };
 
 /// One side (keys or values) of one layer.

@@ -27,6 +27,21 @@ std::string RopeText(const RopeGeometry* rope) {
   return text;
 }
 
+// Of all layers; where they differ, each way once and then the way of each layer.
+std::string RopeText(const CacheGeometry& geometry) {
+  if (geometry.layer_ropes.empty()) return RopeText(geometry.rope.get());
+  std::vector<const RopeGeometry*> ways;
+  std::string text, layers;
+  for (const auto& rope : geometry.layer_ropes) {
+    const auto way = std::find(ways.begin(), ways.end(), rope.get());
+    layers += fmt::format(" {}", way - ways.begin());
+    if (way != ways.end()) continue;
+    ways.push_back(rope.get());
+    text += fmt::format("{}{}", text.empty() ? "" : " and ", RopeText(rope.get()));
+  }
+  return ways.size() == 1 ? text : text + " by" + layers;
+}
+
 // Every option of the codec, as given or by default, in the order of its record.
 std::string FullText(const CodecChoice& choice) {
   std::string text = choice.codec;
@@ -148,7 +163,7 @@ void CheckRope(const std::string& file, const std::string& here, const std::stri
          kind, got.empty() ? 0 : got.size() - 1, want[0], want.size() - 1, kAdvice);
   }
   for (std::size_t i = 1; i < want.size(); ++i) {
-    if (SameFrequency(got[i], want[i])) continue;
+    if (got[i] == want[i] || SameFrequency(got[i], want[i])) continue;
     Fail(ErrorCode::kInvalidArgument,
          "{}: its rope turns pair {} by {} and the model here by {}; {}", name, i - 1, got[i], want[i],
          kAdvice);
@@ -176,7 +191,7 @@ void CheckModel(const StateHeader& header, const Method& method, const RestoreAr
     Fail(ErrorCode::kInvalidArgument, "{}: its {} is {} and the model here has {}; {}", args.name,
          field.name, field.file, field.here, kAdvice);
   }
-  CheckRope(header.rope, RopeText(g.rope.get()), args.name);
+  CheckRope(header.rope, RopeText(g), args.name);
 }
 
 void CheckMethod(const StateHeader& header, const Method& method, const std::string& name) {
@@ -264,7 +279,7 @@ StateHeader MakeStateHeader(const Method& method, const StateModel& model, std::
   header.heads_per_kv = g.heads_per_kv;
   header.head_dim = g.head_dim;
   header.block_tokens = kBlockTokens;
-  header.rope = RopeText(g.rope.get());
+  header.rope = RopeText(g);
   header.method = method.spec().ToString();
   header.options = FullText(method);
   header.rotation = kRotationRule;

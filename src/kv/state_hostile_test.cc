@@ -139,6 +139,38 @@ TEST_F(StateHostileTest, WhatBelongsElsewhereIsRefusedByName) {
   ExpectRefusedElsewhere("fp16", other, {"its rope is adjacent with 8 pairs", "none with 0"});
 }
 
+// Two ways of turning keys in one model.
+TEST_F(StateHostileTest, EachLayersRopeMustBeTheSame) {
+  const auto layers = [](double first, double second) {
+    CacheGeometry geometry = Geometry();
+    geometry.n_layer = 2;
+    geometry.layer_ropes = {Geometry(first).rope, Geometry(second).rope};
+    return geometry;
+  };
+  constexpr const char* kRopeSpec = "turboquant_rvq";
+  KvRig rig(kRopeSpec, layers(10, 20), SupportedIsas().back());
+  StateBytes bytes;
+  {
+    KvCache cache = rig.NewCache();
+    rig.Run(cache, test::RandomSequence(layers(10, 20), 300, test::TestSeed()), 260, 64);
+    bytes = test::SaveToBytes(cache, test::CountingTokens(260));
+  }
+  KvRig same(kRopeSpec, layers(10, 20), SupportedIsas().back());
+  {
+    const RestoredState state =
+        RestoreState(same.method, &same.pool, same.isa, test::ArgsFor(bytes));
+    EXPECT_EQ(test::SaveToBytes(state.cache, state.tokens), bytes);
+  }
+  KvRig other(kRopeSpec, layers(10, 21), SupportedIsas().back());
+  ExpectRefused(other, test::ArgsFor(bytes), ErrorCode::kInvalidArgument, {"its rope turns pair"});
+  KvRig turned(kRopeSpec, layers(20, 10), SupportedIsas().back());
+  ExpectRefused(turned, test::ArgsFor(bytes), ErrorCode::kInvalidArgument, {"its rope turns pair"});
+  CacheGeometry alike = layers(10, 20);
+  alike.layer_ropes.clear();
+  KvRig one(kRopeSpec, alike, SupportedIsas().back());
+  ExpectRefused(one, test::ArgsFor(bytes), ErrorCode::kInvalidArgument, {"its rope is adjacent"});
+}
+
 TEST_F(StateHostileTest, AnotherModelOrVersionOrTooShortAContextIsRefused) {
   StateBytes bytes = StateOf(70, 70);
   RestoreArgs args = test::ArgsFor(bytes);
