@@ -32,6 +32,13 @@ struct InspectOptions {
   bool tensors = false;
 };
 
+// Layers whose queries see a window of the latest tokens only.
+std::size_t LocalLayers(const ModelConfig& config) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < config.n_layer; ++i) n += config.is_local(i) ? 1 : 0;
+  return n;
+}
+
 nlohmann::json GeometryJson(const GgufFile& file, const ModelConfig& config) {
   return {{"architecture", config.architecture},
           {"name", config.name},
@@ -44,6 +51,8 @@ nlohmann::json GeometryJson(const GgufFile& file, const ModelConfig& config) {
           {"head_dim", config.head_dim},
           {"n_rot", config.n_rot},
           {"rope_base", config.rope_base},
+          {"window", config.window},
+          {"n_local_layer", LocalLayers(config)},
           {"n_vocab", config.n_vocab},
           {"ctx_limit", config.ctx_limit},
           {"file_bytes", file.file_bytes()},
@@ -134,6 +143,10 @@ void PrintText(const nlohmann::json& document, bool tensors) {
              g["n_embd"].get<std::size_t>(), g["n_ff"].get<std::size_t>(),
              g["n_vocab"].get<std::size_t>(), g["ctx_limit"].get<std::size_t>(),
              g["rope_base"].get<double>());
+  if (g["window"].get<std::size_t>() != 0) {
+    fmt::print("  sliding window of {} tokens in {} layers\n", g["window"].get<std::size_t>(),
+               g["n_local_layer"].get<std::size_t>());
+  }
   fmt::print("  weights {}\n", g["weight_types"].get<std::string>());
   fmt::print("  key bias: {}\n",
              document["k_bias"].empty()

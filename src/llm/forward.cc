@@ -17,7 +17,8 @@ std::size_t MaxCols(const ModelConfig& config) {
   return std::max({config.n_embd, config.n_ff, config.n_q_head * config.head_dim});
 }
 
-// Four partial sums in double: independent of the compiler's vectoriser, and exact enough to forget.
+// Four partial sums in double: independent of the compiler's vectoriser, and exact enough to
+// forget.
 double SumOfSquares(const float* x, std::size_t n) {
   double sum[4] = {0, 0, 0, 0};
   for (std::size_t i = 0; i < n; ++i) {
@@ -26,7 +27,49 @@ double SumOfSquares(const float* x, std::size_t n) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// rows [n, bias.size()] += bias, where there is one.
+void AddBias(const std::vector<float>& bias, float* rows, std::size_t n) {
+  for (std::size_t row = 0; row < n; ++row) {
+    for (std::size_t i = 0; i < bias.size(); ++i) rows[row * bias.size() + i] += bias[i];
+  }
+}
+
 }  // namespace
+
+RopeTurns::RopeTurns(const RopeGeometry& rope, double magnitude, std::size_t max_chunk)
+    : rope_(&rope),
+      magnitude_(magnitude),
+      cos_(max_chunk * rope.n_pair(), kTag),
+      sin_(max_chunk * rope.n_pair(), kTag) {}
+
+void RopeTurns::Prepare(std::size_t first, std::size_t n) {
+  const std::size_t n_pair = rope_->n_pair();
+  for (std::size_t token = 0; token < n; ++token) {
+    for (std::size_t i = 0; i < n_pair; ++i) {
+      const double angle = static_cast<double>(first + token) * rope_->frequency[i];
+      cos_[token * n_pair + i] = static_cast<float>(magnitude_ * std::cos(angle));
+      sin_[token * n_pair + i] = static_cast<float>(magnitude_ * std::sin(angle));
+    }
+  }
+}
+
+void RopeTurns::Apply(float* rows, std::size_t n, std::size_t n_head, std::size_t head_dim) const {
+  const std::size_t n_pair = rope_->n_pair();
+  for (std::size_t token = 0; token < n; ++token) {
+    const float* cosine = cos_.data() + token * n_pair;
+    const float* sine = sin_.data() + token * n_pair;
+    for (std::size_t head = 0; head < n_head; ++head) {
+      float* row = rows + (token * n_head + head) * head_dim;
+      for (std::size_t i = 0; i < n_pair; ++i) {
+        float& x = row[rope_->first(i)];
+        float& y = row[rope_->second(i)];
+        const float a = x, b = y;
+        x = a * cosine[i] - b * sine[i];
+        y = a * sine[i] + b * cosine[i];
+      }
+    }
+  }
+}
 
 ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, ThreadPool& threads,
                          std::size_t max_chunk, bool exact)
@@ -46,8 +89,9 @@ ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, Thre
   keys_ = Buffer<float>(max_chunk * kv_row, kTag);
   values_ = Buffer<float>(max_chunk * kv_row, kTag);
   gated_ = Buffer<float>(max_chunk * config.n_ff, kTag);
-  cos_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
-  sin_ = Buffer<float>(max_chunk * config.n_rot / 2, kTag);
+  if (config.traits->post_norms) projected_ = Buffer<float>(max_chunk * config.n_embd, kTag);
+  turns_ = RopeTurns(model.rope, config.rope_magnitude(), max_chunk);
+  if (config.has_local_rope()) local_turns_ = RopeTurns(model.local_rope, 1, max_chunk);
 }
 
 void ForwardPass::Run(KvCache& cache, std::span<const TokenId> tokens) {
@@ -69,7 +113,8 @@ void ForwardPass::Run(KvCache& cache, std::span<const TokenId> tokens) {
 
 void ForwardPass::RunLayers(KvCache& cache, std::span<const TokenId> tokens) {
   Embed(tokens);
-  PrepareRope(cache.length(), tokens.size());
+  turns_.Prepare(cache.length(), tokens.size());
+  if (model_.config.has_local_rope()) local_turns_.Prepare(cache.length(), tokens.size());
   for (std::size_t layer = 0; layer < model_.config.n_layer; ++layer) {
     RunLayer(cache, layer, tokens.size());
   }
@@ -77,90 +122,91 @@ void ForwardPass::RunLayers(KvCache& cache, std::span<const TokenId> tokens) {
 }
 
 void ForwardPass::Embed(std::span<const TokenId> tokens) {
+  const ModelConfig& config = model_.config;
+  const float scale =
+      config.traits->scaled_embedding ? std::sqrt(static_cast<float>(config.n_embd)) : 1.0f;
   const auto embed = [&](std::size_t token, std::size_t) {
-    model_.embedding.Row(static_cast<std::size_t>(tokens[token]),
-                         x_.data() + token * model_.config.n_embd);
+    float* row = x_.data() + token * config.n_embd;
+    model_.embedding.Row(static_cast<std::size_t>(tokens[token]), row);
+    for (std::size_t i = 0; i < config.n_embd; ++i) row[i] *= scale;
   };
   threads_.ParallelFor(tokens.size(), embed);
-}
-
-void ForwardPass::PrepareRope(std::size_t first_position, std::size_t n) {
-  const std::size_t n_pair = model_.rope.frequency.size();
-  for (std::size_t token = 0; token < n; ++token) {
-    for (std::size_t i = 0; i < n_pair; ++i) {
-      const double angle = static_cast<double>(first_position + token) * model_.rope.frequency[i];
-      cos_[token * n_pair + i] = static_cast<float>(std::cos(angle));
-      sin_[token * n_pair + i] = static_cast<float>(std::sin(angle));
-    }
-  }
-}
-
-// GGUF's llama weights are permuted so that the turned pairs are neighbours (2i, 2i + 1).
-void ForwardPass::ApplyRope(float* rows, std::size_t n, std::size_t n_head) {
-  const std::size_t n_pair = model_.rope.frequency.size();
-  const std::size_t head_dim = model_.config.head_dim;
-  for (std::size_t token = 0; token < n; ++token) {
-    const float* cosine = cos_.data() + token * n_pair;
-    const float* sine = sin_.data() + token * n_pair;
-    for (std::size_t head = 0; head < n_head; ++head) {
-      float* row = rows + (token * n_head + head) * head_dim;
-      for (std::size_t i = 0; i < n_pair; ++i) {
-        const float a = row[2 * i];
-        const float b = row[2 * i + 1];
-        row[2 * i] = a * cosine[i] - b * sine[i];
-        row[2 * i + 1] = a * sine[i] + b * cosine[i];
-      }
-    }
-  }
 }
 
 // y = x / sqrt(mean(x^2) + eps) * weight (Zhang, Sennrich 2019, arXiv 1910.07467).
 void ForwardPass::RmsNorm(const float* x, const std::vector<float>& weight, float* out,
                           std::size_t n) {
-  const std::size_t n_embd = model_.config.n_embd;
-  const auto norm = [&](std::size_t token, std::size_t) {
-    const float* from = x + token * n_embd;
-    const double mean = SumOfSquares(from, n_embd) / static_cast<double>(n_embd);
-    const float scale = static_cast<float>(1.0 / std::sqrt(mean + model_.config.rms_eps));
-    float* to = out + token * n_embd;
-    for (std::size_t i = 0; i < n_embd; ++i) to[i] = from[i] * scale * weight[i];
+  const std::size_t size = weight.size();
+  const auto norm = [&](std::size_t row, std::size_t) {
+    const float* from = x + row * size;
+    const double mean = SumOfSquares(from, size) / static_cast<double>(size);
+    const float scale =
+        static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(model_.config.rms_eps)));
+    float* to = out + row * size;
+    for (std::size_t i = 0; i < size; ++i) to[i] = from[i] * scale * weight[i];
   };
   threads_.ParallelFor(n, norm);
+}
+
+void ForwardPass::Project(std::size_t layer, std::size_t n) {
+  const ModelConfig& config = model_.config;
+  const LayerWeights& w = model_.layers[layer];
+  const MatrixView<const float> normed(normed_.data(), n, config.n_embd);
+  const std::size_t q_row = config.n_q_head * config.head_dim;
+  const std::size_t kv_row = config.n_kv_head * config.head_dim;
+  const ProductTarget qkv[] = {{&w.wq, {query_.data(), n, q_row}},
+                               {&w.wk, {keys_.data(), n, kv_row}},
+                               {&w.wv, {values_.data(), n, kv_row}}};
+  matmul_.Run(qkv, normed, threads_);
+  AddBias(w.q_bias, query_.data(), n);
+  AddBias(w.k_bias, keys_.data(), n);
+  AddBias(w.v_bias, values_.data(), n);
+  if (config.traits->qk_norm) {
+    RmsNorm(query_.data(), w.q_norm, query_.data(), n * config.n_q_head);
+    RmsNorm(keys_.data(), w.k_norm, keys_.data(), n * config.n_kv_head);
+  }
+  const bool local = config.has_local_rope() && config.is_local(layer);
+  const RopeTurns& turns = local ? local_turns_ : turns_;
+  turns.Apply(query_.data(), n, config.n_q_head, config.head_dim);
+  turns.Apply(keys_.data(), n, config.n_kv_head, config.head_dim);
+}
+
+void ForwardPass::AddProduct(const WeightMatrix& w, const std::vector<float>& post_norm,
+                             const float* input, std::size_t n) {
+  const std::size_t n_embd = model_.config.n_embd;
+  const bool direct = post_norm.empty();
+  float* output = direct ? x_.data() : projected_.data();
+  const ProductTarget target[] = {{&w, {output, n, n_embd}, direct}};
+  matmul_.Run(target, {input, n, w.n_cols()}, threads_);
+  if (direct) return;
+  RmsNorm(output, post_norm, output, n);
+  for (std::size_t i = 0; i < n * n_embd; ++i) x_[i] += output[i];
 }
 
 void ForwardPass::RunLayer(KvCache& cache, std::size_t layer, std::size_t n) {
   const ModelConfig& config = model_.config;
   const LayerWeights& w = model_.layers[layer];
-  const std::size_t q_row = config.n_q_head * config.head_dim;
-  const std::size_t kv_row = config.n_kv_head * config.head_dim;
-
   RmsNorm(x_.data(), w.attn_norm, normed_.data(), n);
-  const MatrixView<const float> normed(normed_.data(), n, config.n_embd);
-  const ProductTarget qkv[] = {{&w.wq, {query_.data(), n, q_row}},
-                               {&w.wk, {keys_.data(), n, kv_row}},
-                               {&w.wv, {values_.data(), n, kv_row}}};
-  matmul_.Run(qkv, normed, threads_);
-  ApplyRope(query_.data(), n, config.n_q_head);
-  ApplyRope(keys_.data(), n, config.n_kv_head);
+  Project(layer, n);
   cache.Append(layer, n, keys_.data(), values_.data(), query_.data(), &threads_);
   attention_.Attend({.cache = &cache,
                      .layer = layer,
                      .first_position = cache.length(),
                      .n_query = n,
                      .query = query_.data(),
-                     .softmax_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                     .softmax_scale = config.softmax_scale,
                      .output = attended_.data(),
-                     .exact = exact_},
+                     .exact = exact_,
+                     .window = config.is_local(layer) ? config.window : 0},
                     threads_);
   cache.FinishLayer(layer, cache.length() + n);
-  const MatrixView<float> residual(x_.data(), n, config.n_embd);
-  const ProductTarget out[] = {{&w.wo, residual, true}};
-  matmul_.Run(out, {attended_.data(), n, q_row}, threads_);
+  AddProduct(w.wo, w.attn_post_norm, attended_.data(), n);
 
   RmsNorm(x_.data(), w.ffn_norm, normed_.data(), n);
-  matmul_.RunGated(w.gate, w.up, normed, {gated_.data(), n, config.n_ff}, threads_);
-  const ProductTarget down[] = {{&w.down, residual, true}};
-  matmul_.Run(down, {gated_.data(), n, config.n_ff}, threads_);
+  const MatrixView<const float> normed(normed_.data(), n, config.n_embd);
+  matmul_.RunGated(w.gate, w.up, config.traits->activation, normed, {gated_.data(), n, config.n_ff},
+                   threads_);
+  AddProduct(w.down, w.ffn_post_norm, gated_.data(), n);
 }
 
 void ForwardPass::Logits(std::size_t first, std::size_t n, float* logits) {

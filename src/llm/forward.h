@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The forward pass of the llama architecture (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary
-// positions on adjacent pairs, grouped-query attention over a KvCache, SwiGLU.
+// The forward pass of the architectures in model_config.h: RMSNorm, rotary positions, grouped-query
+// attention over a KvCache, a gated feed-forward part (llama: Touvron et al. 2023, arXiv
+// 2302.13971).
 //
-// Activations are float throughout, and every output is one ordered chain of operations, so the result
-// for a token does not depend on the chunk it came in nor on the number of threads (kv/attention
-// states the condition on the codec).
+// Activations are float throughout, and every output is one ordered chain of operations, so the
+// result for a token does not depend on the chunk it came in nor on the number of threads
+// (kv/attention states the condition on the codec).
 #pragma once
 
 #include <cstddef>
@@ -23,15 +24,34 @@
 
 namespace kvant {
 
+/// cos and sin of the turns of the positions of one step.
+class RopeTurns {
+ public:
+  RopeTurns() = default;
+  /// `rope` must outlive the object; rotated channels are multiplied with `magnitude`.
+  RopeTurns(const RopeGeometry& rope, double magnitude, std::size_t max_chunk);
+
+  /// For positions [first, first + n).
+  void Prepare(std::size_t first, std::size_t n);
+  /// Turns rows [n, n_head, head_dim] of those positions.
+  void Apply(float* rows, std::size_t n, std::size_t n_head, std::size_t head_dim) const;
+
+ private:
+  const RopeGeometry* rope_ = nullptr;
+  double magnitude_ = 1;
+  Buffer<float> cos_, sin_;  // [max_chunk, n_pair]
+};
+
 class ForwardPass {
  public:
   /// Scratch for up to max_chunk tokens a step. `exact` is AttendArgs::exact.
   ForwardPass(const Model& model, const Method& method, Isa isa, ThreadPool& threads,
               std::size_t max_chunk, bool exact);
 
-  /// Runs 1 to max_chunk tokens at positions cache.length() and up, appends their rows and commits them.
-  /// On an Error the cache holds what it held before; where the step freed rows that this needs, what its
-  /// latest snapshot held (KvCache::Rollback). Running out of memory is found before anything is changed.
+  /// Runs 1 to max_chunk tokens at positions cache.length() and up, appends their rows and commits
+  /// them. On an Error the cache holds what it held before; where the step freed rows that this
+  /// needs, what its latest snapshot held (KvCache::Rollback). Running out of memory is found
+  /// before anything is changed.
   void Run(KvCache& cache, std::span<const TokenId> tokens);
   /// Logits [n, n_vocab] of tokens [first, first + n) of the last Run.
   void Logits(std::size_t first, std::size_t n, float* logits);
@@ -43,8 +63,12 @@ class ForwardPass {
   void RunLayers(KvCache& cache, std::span<const TokenId> tokens);
   void RunLayer(KvCache& cache, std::size_t layer, std::size_t n);
   void Embed(std::span<const TokenId> tokens);
-  void PrepareRope(std::size_t first_position, std::size_t n);
-  void ApplyRope(float* rows, std::size_t n, std::size_t n_head);
+  /// Queries, keys and values [n, heads * head_dim] of a layer, as they go into the cache.
+  void Project(std::size_t layer, std::size_t n);
+  /// x += product of a [n, w.n_cols] input, through a norm where `post_norm` is not empty.
+  void AddProduct(const WeightMatrix& w, const std::vector<float>& post_norm, const float* input,
+                  std::size_t n);
+  /// out [n, size] = RMSNorm of x [n, size], times weight [size]; in place where out is x.
   void RmsNorm(const float* x, const std::vector<float>& weight, float* out, std::size_t n);
 
   const Model& model_;
@@ -53,12 +77,13 @@ class ForwardPass {
   Matmul matmul_;
   std::size_t max_chunk_;
   bool exact_;
-  Buffer<float> x_;                     // [max_chunk, n_embd] residual stream
-  Buffer<float> normed_;                // [max_chunk, n_embd]
-  Buffer<float> query_, attended_;      // [max_chunk, n_q_head * head_dim]
-  Buffer<float> keys_, values_;         // [max_chunk, n_kv_head * head_dim]
-  Buffer<float> gated_;                 // [max_chunk, n_ff]
-  Buffer<float> cos_, sin_;             // [max_chunk, n_rot / 2]
+  Buffer<float> x_;                 // [max_chunk, n_embd] residual stream
+  Buffer<float> normed_;            // [max_chunk, n_embd]
+  Buffer<float> query_, attended_;  // [max_chunk, n_q_head * head_dim]
+  Buffer<float> keys_, values_;     // [max_chunk, n_kv_head * head_dim]
+  Buffer<float> gated_;             // [max_chunk, n_ff]
+  Buffer<float> projected_;         // [max_chunk, n_embd], where there are post norms
+  RopeTurns turns_, local_turns_;
 };
 
 }  // namespace kvant

@@ -99,10 +99,13 @@ void Matmul::Run(std::span<const ProductTarget> targets, MatrixView<const float>
   threads.ParallelFor(n_items, multiply);
 }
 
-void Matmul::RunGated(const WeightMatrix& gate, const WeightMatrix& up, MatrixView<const float> input,
-                      MatrixView<float> output, ThreadPool& threads) {
+void Matmul::RunGated(const WeightMatrix& gate, const WeightMatrix& up, Activation activation,
+                      MatrixView<const float> input, MatrixView<float> output,
+                      ThreadPool& threads) {
   KVANT_CHECK(input.n_rows <= max_tokens_ && gate.n_rows() == up.n_rows());
   const std::size_t per_item = PairsPerItem(gate, input.n_rows);
+  const auto activate =
+      activation == Activation::kSilu ? kernels_->silu_mul : kernels_->gelu_mul;
   const ProductTarget target = {.weights = &gate, .output = output, .add = false};
   const auto multiply = [&](std::size_t item, std::size_t thread) {
     Worker& worker = workers_[thread];
@@ -111,9 +114,9 @@ void Matmul::RunGated(const WeightMatrix& gate, const WeightMatrix& up, MatrixVi
     const std::size_t first_row = item * per_item * kPairRows;
     const std::size_t n_rows = std::min(per_item * kPairRows, gate.n_rows() - first_row);
     for (std::size_t token = 0; token < input.n_rows; ++token) {
-      kernels_->silu_mul(worker.tile.data() + token * kTileColumns,
-                         worker.up_tile.data() + token * kTileColumns,
-                         (n_rows + kPanelRows - 1) / kPanelRows * kPanelRows);
+      activate(worker.tile.data() + token * kTileColumns,
+               worker.up_tile.data() + token * kTileColumns,
+               (n_rows + kPanelRows - 1) / kPanelRows * kPanelRows);
     }
     StoreTile(worker.tile.data(), input.n_rows, first_row, n_rows, target);
   };

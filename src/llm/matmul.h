@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/thread_pool.h"
+#include "llm/activation.h"
 #include "llm/matmul_kernels.h"
 #include "llm/weight_matrix.h"
 #include "tensor/matrix_view.h"
@@ -34,9 +35,9 @@ class Matmul {
   /// All targets in one parallel loop. They share the activations [n_tokens, n_cols].
   void Run(std::span<const ProductTarget> targets, MatrixView<const float> input,
            ThreadPool& threads);
-  /// output = silu(gate x) * (up x): SwiGLU (Shazeer 2020, arXiv 2002.05202).
-  void RunGated(const WeightMatrix& gate, const WeightMatrix& up, MatrixView<const float> input,
-                MatrixView<float> output, ThreadPool& threads);
+  /// output = activation(gate x) * (up x): SwiGLU and GEGLU (Shazeer 2020, arXiv 2002.05202).
+  void RunGated(const WeightMatrix& gate, const WeightMatrix& up, Activation activation,
+                MatrixView<const float> input, MatrixView<float> output, ThreadPool& threads);
 
  private:
   struct Worker {

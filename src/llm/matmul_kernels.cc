@@ -33,6 +33,7 @@ const MatmulKernels& MatmulKernelsOf(Isa isa) {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_scalar::MatVec,
                                          .dequantize = &matmul_scalar::Dequantize,
                                          .silu_mul = &matmul_scalar::SiluMul,
+                                         .gelu_mul = &matmul_scalar::GeluMul,
                                          .gemm_tile = GemmTileOf(Isa::kScalar)};
   return kKernels;
 }

@@ -25,6 +25,8 @@ struct MatmulKernels {
                      std::size_t stride) noexcept;
   /// gate[i] = gate[i] / (1 + e^-gate[i]) * up[i], n a multiple of 16.
   void (*silu_mul)(float* gate, const float* up, std::size_t n) noexcept;
+  /// gate[i] = gelu(gate[i]) * up[i] with the tanh form of gelu (Activation::kGeluTanh).
+  void (*gelu_mul)(float* gate, const float* up, std::size_t n) noexcept;
   GemmTileFunction gemm_tile;
 };
 

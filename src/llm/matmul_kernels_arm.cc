@@ -30,6 +30,7 @@ const MatmulKernels& matmul_neon::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_neon::MatVec,
                                          .dequantize = &matmul_neon::Dequantize,
                                          .silu_mul = &matmul_neon::SiluMul,
+                                         .gelu_mul = &matmul_neon::GeluMul,
                                          .gemm_tile = GemmTileOf(Isa::kNeon)};
   return kKernels;
 }

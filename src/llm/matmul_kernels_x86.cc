@@ -42,6 +42,7 @@ const MatmulKernels& matmul_avx2::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_avx2::MatVec,
                                          .dequantize = &matmul_avx2::Dequantize,
                                          .silu_mul = &matmul_avx2::SiluMul,
+                                         .gelu_mul = &matmul_avx2::GeluMul,
                                          .gemm_tile = GemmTileOf(Isa::kAvx2)};
   return kKernels;
 }
@@ -50,6 +51,7 @@ const MatmulKernels& matmul_avx512::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_avx512::MatVec,
                                          .dequantize = &matmul_avx512::Dequantize,
                                          .silu_mul = &matmul_avx512::SiluMul,
+                                         .gelu_mul = &matmul_avx512::GeluMul,
                                          .gemm_tile = GemmTileOf(Isa::kAvx512)};
   return kKernels;
 }

@@ -159,3 +159,16 @@ inline void SiluMul(float* gate, const float* up, std::size_t n) noexcept {
     Store(gate + i, Mul(Div(g, denominator), Load(up + i)));
   }
 }
+
+// x / 2 (1 + tanh(u)) = x / (1 + e^(-2 u)).
+inline void GeluMul(float* gate, const float* up, std::size_t n) noexcept {
+  const Vec kMinus2Log2E = Set1(-2.0f * 1.44269504088896341f);
+  const Vec kRoot = Set1(0.797884560802865356f);  // sqrt(2 / pi)
+  const Vec kCubic = Set1(0.044715f);
+  for (std::size_t i = 0; i < n; i += 16) {
+    const Vec g = Load(gate + i);
+    const Vec u = Mul(kRoot, Fma(Mul(kCubic, Mul(g, g)), g, g));
+    const Vec denominator = Add(Set1(1.0f), Exp2(Mul(u, kMinus2Log2E)));
+    Store(gate + i, Mul(Div(g, denominator), Load(up + i)));
+  }
+}

@@ -191,8 +191,8 @@ TEST_P(MatmulTest, TheGatedProductIsSiluOfOneTimesTheOther) {
   FillNormal(input, rng_);
   Matmul matmul(GetParam().isa, 2, kTokens, kCols);
   for (const std::size_t n_tokens : {std::size_t{1}, kTokens}) {
-    matmul.RunGated(g, u, {input.data(), n_tokens, kCols}, {output.data(), n_tokens, kRows},
-                    threads);
+    matmul.RunGated(g, u, Activation::kSilu, {input.data(), n_tokens, kCols},
+                    {output.data(), n_tokens, kRows}, threads);
     for (std::size_t token = 0; token < n_tokens; ++token) {
       const float* x = input.data() + token * kCols;
       for (std::size_t row = 0; row < kRows; ++row) {
@@ -210,13 +210,29 @@ INSTANTIATE_TEST_SUITE_P(TypesAndKernels, MatmulTest, testing::ValuesIn(AllCases
                                   std::string(IsaName(info.param.isa));
                          });
 
-class SiluTest : public testing::TestWithParam<Isa> {};
+struct ActivationCase {
+  Isa isa;
+  Activation activation;
+};
 
-// With u = 2^-24: the exponent g log2(e) is off relatively by 2 u, so its power by 2 |g| u; the
-// power itself by 2 ulp = 4 u; the sum, the quotient and the product round once each. Where the
-// power would overflow it is held at 2^127: an absolute |g up| 2^-126.
-TEST_P(SiluTest, MatchesDoubleArithmetic) {
-  if (!IsaSupported(GetParam())) GTEST_SKIP() << "this processor has no " << IsaName(GetParam());
+class ActivationTest : public testing::TestWithParam<ActivationCase> {
+ protected:
+  bool silu() const { return GetParam().activation == Activation::kSilu; }
+  void Run(Isa isa, float* gate, const float* up, std::size_t n) const {
+    const MatmulKernels& kernels = MatmulKernelsOf(isa);
+    (silu() ? kernels.silu_mul : kernels.gelu_mul)(gate, up, n);
+  }
+};
+
+// With u = 2^-24: silu is g / (1 + e^-g). The exponent g log2(e) is off relatively by 2 u, so its
+// power by 2 |g| u; the power itself by 2 ulp = 4 u; the sum, the quotient and the product round
+// once each. Where the power would overflow it is held at 2^127: an absolute |g up| 2^-126. gelu is
+// g / (1 + e^-2v): four operations and two constants make v, whose terms have one sign, and one
+// constant and operation more the exponent: 8 u, so the power is off by 16 |v| u.
+TEST_P(ActivationTest, MatchesDoubleArithmetic) {
+  if (!IsaSupported(GetParam().isa)) {
+    GTEST_SKIP() << "this processor has no " << IsaName(GetParam().isa);
+  }
   constexpr double kUnit = 0x1p-24;
   SplitMix64 rng = test::TestRng();
   for (const std::size_t n : {16, 64}) {
@@ -226,21 +242,25 @@ TEST_P(SiluTest, MatchesDoubleArithmetic) {
       FillNormal(up.span(), rng);
       for (float& g : gate) g *= static_cast<float>(std::exp2(rng.Below(10)));
       const std::vector<float> before(gate.begin(), gate.end());
-      MatmulKernelsOf(GetParam()).silu_mul(gate.data(), up.data(), n);
+      Run(GetParam().isa, gate.data(), up.data(), n);
       for (std::size_t i = 0; i < n; ++i) {
         const double g = static_cast<double>(before[i]), factor = static_cast<double>(up[i]);
-        const double want = g / (1 + std::exp(-g)) * factor;
+        const double v = std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g);
+        const double want = (silu() ? g / (1 + std::exp(-g)) : g / (1 + std::exp(-2 * v))) * factor;
+        const double exponent = silu() ? 2 * std::abs(g) : 16 * std::abs(v);
         const double tolerance =
-            (2 * std::abs(g) + 10) * kUnit * std::abs(want) + std::abs(g * factor) * 0x1p-126;
+            (exponent + 10) * kUnit * std::abs(want) + std::abs(g * factor) * 0x1p-126;
         ASSERT_LE(std::abs(static_cast<double>(gate[i]) - want), tolerance)
-            << "silu(" << g << ") * " << factor << ": got " << gate[i] << ", want " << want;
+            << "g " << g << ", factor " << factor << ": got " << gate[i] << ", want " << want;
       }
     }
   }
 }
 
-TEST_P(SiluTest, GivesTheSameBitsAsTheScalarKernelAndKeepsNan) {
-  if (!IsaSupported(GetParam())) GTEST_SKIP() << "this processor has no " << IsaName(GetParam());
+TEST_P(ActivationTest, GivesTheSameBitsAsTheScalarKernelAndKeepsNan) {
+  if (!IsaSupported(GetParam().isa)) {
+    GTEST_SKIP() << "this processor has no " << IsaName(GetParam().isa);
+  }
   SplitMix64 rng = test::TestRng();
   for (int round = 0; round < 1000; ++round) {
     std::vector<float> a(16), up(16);
@@ -248,17 +268,45 @@ TEST_P(SiluTest, GivesTheSameBitsAsTheScalarKernelAndKeepsNan) {
     FillNormal(up, rng);
     for (float& g : a) g *= static_cast<float>(std::exp2(rng.Below(12)));
     std::vector<float> b = a;
-    MatmulKernelsOf(GetParam()).silu_mul(a.data(), up.data(), 16);
-    MatmulKernelsOf(Isa::kScalar).silu_mul(b.data(), up.data(), 16);
+    Run(GetParam().isa, a.data(), up.data(), 16);
+    Run(Isa::kScalar, b.data(), up.data(), 16);
     for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(Bits(a[i]), Bits(b[i])) << a[i] << ", " << b[i];
   }
   std::vector<float> gate(16, std::numeric_limits<float>::quiet_NaN()), up(16, 1.0f);
-  MatmulKernelsOf(GetParam()).silu_mul(gate.data(), up.data(), 16);
+  Run(GetParam().isa, gate.data(), up.data(), 16);
   for (const float x : gate) EXPECT_TRUE(std::isnan(x)) << "a damaged model must not look healthy";
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, SiluTest, testing::ValuesIn(AllIsas().begin(), AllIsas().end()),
-                         [](const auto& info) { return std::string(IsaName(info.param)); });
+// Far from zero the function is x or nothing.
+TEST_P(ActivationTest, LargeNumbersPassOrVanish) {
+  if (!IsaSupported(GetParam().isa)) {
+    GTEST_SKIP() << "this processor has no " << IsaName(GetParam().isa);
+  }
+  for (const float large : {1e3f, 1e13f, 1e30f, std::numeric_limits<float>::max()}) {
+    std::vector<float> gate(16, large), up(16, 1.0f);
+    for (std::size_t i = 0; i < 16; i += 2) gate[i] = -large;
+    Run(GetParam().isa, gate.data(), up.data(), 16);
+    for (std::size_t i = 0; i < 16; ++i) {
+      EXPECT_LE(std::abs(gate[i] - (i % 2 == 0 ? 0.0f : large)), large * 0x1p-126f) << large;
+    }
+  }
+}
+
+std::vector<ActivationCase> ActivationCases() {
+  std::vector<ActivationCase> cases;
+  for (const Isa isa : AllIsas()) {
+    cases.push_back({isa, Activation::kSilu});
+    cases.push_back({isa, Activation::kGeluTanh});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ActivationTest, testing::ValuesIn(ActivationCases()),
+                         [](const auto& info) {
+                           const bool silu = info.param.activation == Activation::kSilu;
+                           return std::string(silu ? "silu_" : "gelu_") +
+                                  std::string(IsaName(info.param.isa));
+                         });
 
 TEST(Matmul, MoreTokensThanItHasRoomForAreRefused) {
   ThreadPool threads(1);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The llama forward pass against the double-precision reference, over tiny random models of many
-// shapes: head sizes, group sizes, weight types, tied and separate heads, partial and stretched
-// RoPE.
+// The forward pass against the double-precision reference, over tiny random models of all
+// architectures and many shapes: head sizes, group sizes, weight types, tied and separate heads,
+// partial and stretched RoPE, sliding windows.
 //
 // The reference rounds nothing; kvant rounds keys and values to 16 bits and adds in float. A
 // rounded key or value is off by a uniform error of deviation u |x| / sqrt(12) or less, u = 2^-10
@@ -48,6 +48,22 @@ std::vector<Case> Cases() {
       // Several splits of the KV axis.
       {"Long", {.n_layer = 1}, 600},
   };
+  for (const std::string architecture : {"qwen2", "qwen3", "gemma3"}) {
+    cases.push_back({architecture, {.architecture = architecture}});
+    cases.push_back({architecture + "HeadDim32PartialRope",
+                     {.architecture = architecture, .head_dim = 32, .n_rot = 24, .seed = 3}});
+    for (const std::string scaling : {"linear", "yarn"}) {
+      cases.push_back({architecture + scaling,
+                       {.architecture = architecture, .n_layer = 1, .rope_scaling = scaling}});
+    }
+  }
+  cases.push_back({"LinearRope", {.n_layer = 1, .rope_scaling = "linear"}});
+  cases.push_back({"YarnRope", {.n_layer = 1, .head_dim = 64, .rope_scaling = "yarn"}});
+  cases.push_back({"EveryLayerHasAWindow", {.window = 20}, 150});
+  // Five local layers, a global one and two local ones.
+  cases.push_back({"gemma3Window",
+                   {.architecture = "gemma3", .n_layer = 8, .rope_base = 1e6, .window = 40},
+                   150});
   for (const std::size_t heads_per_kv : {1, 2, 3, 4, 5, 8, 9, 16}) {
     cases.push_back({"HeadsPerKv" + std::to_string(heads_per_kv),
                      {.n_layer = 1, .n_q_head = 2 * heads_per_kv, .n_kv_head = 2}});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Where tests that need the real default model find it.
+// Where tests that need real models find them.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,10 @@ namespace kvant::test {
 /// KVANT_MODEL when set (and a file), else smollm2-135m.gguf in the per-user cache folder; nothing
 /// where neither exists. Tests then skip with a reason.
 std::optional<std::string> DefaultModelPath();
+
+/// A model of the catalog in the per-user cache folder, by its name there; nothing where it was not
+/// fetched.
+std::optional<std::string> CatalogModelPath(const std::string& name);
 
 /// Path of a file in tests/data.
 std::string DataPath(const std::string& name);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The llama forward pass once more, in plain double precision: no cache, no kernels, no threads,
+// The forward pass once more, in plain double precision: no cache, no kernels, no threads,
 // and no code in common with src beyond reading the file. Slow by design; for short token lists in
 // tests.
 #pragma once

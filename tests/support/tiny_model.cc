@@ -98,30 +98,38 @@ void AddVocabulary(GgufWriter& writer, std::size_t n_vocab) {
 }
 
 void AddGeometry(GgufWriter& writer, const TinyModelOptions& options, std::size_t n_vocab) {
-  const auto count = [&writer](const char* key, std::size_t value) {
-    writer.Add(key, static_cast<std::uint32_t>(value));
+  const auto key = [&options](const char* name) { return options.architecture + "." + name; };
+  const auto count = [&](const char* name, std::size_t value) {
+    writer.Add(key(name), static_cast<std::uint32_t>(value));
   };
-  writer.AddString("general.architecture", "llama");
+  writer.AddString("general.architecture", options.architecture);
   writer.AddString("general.name", "kvant tiny");
-  count("llama.block_count", options.n_layer);
-  count("llama.context_length", options.ctx);
-  count("llama.embedding_length", options.n_embd);
-  count("llama.feed_forward_length", options.n_ff);
-  count("llama.attention.head_count", options.n_q_head);
-  count("llama.attention.head_count_kv", options.n_kv_head);
+  count("block_count", options.n_layer);
+  count("context_length", options.ctx);
+  count("embedding_length", options.n_embd);
+  count("feed_forward_length", options.n_ff);
+  count("attention.head_count", options.n_q_head);
+  count("attention.head_count_kv", options.n_kv_head);
   if (options.head_dim * options.n_q_head != options.n_embd) {
-    count("llama.attention.key_length", options.head_dim);
-    count("llama.attention.value_length", options.head_dim);
+    count("attention.key_length", options.head_dim);
+    count("attention.value_length", options.head_dim);
   }
-  count("llama.rope.dimension_count", options.n_rot == 0 ? options.head_dim : options.n_rot);
-  writer.Add("llama.rope.freq_base", static_cast<float>(options.rope_base));
-  writer.Add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  count("llama.vocab_size", n_vocab);
+  count("rope.dimension_count", options.n_rot == 0 ? options.head_dim : options.n_rot);
+  writer.Add(key("rope.freq_base"), static_cast<float>(options.rope_base));
+  if (!options.rope_scaling.empty()) {
+    writer.AddString(key("rope.scaling.type"), options.rope_scaling);
+    writer.Add(key("rope.scaling.factor"), 4.0f);
+    count("rope.scaling.original_context_length", 64);
+  }
+  if (options.window != 0) count("attention.sliding_window", options.window);
+  writer.Add(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+  count("vocab_size", n_vocab);
 }
 
 class WeightMaker {
  public:
-  WeightMaker(GgufWriter& writer, std::uint64_t seed) : writer_(writer), rng_(seed) {}
+  WeightMaker(GgufWriter& writer, const TinyModelOptions& options)
+      : writer_(writer), without_(options.without), rng_(options.seed) {}
 
   // Rows of n_in values with the deviation gain / sqrt(n_in): a product with inputs of unit size
   // has entries of size `gain`. The first `quiet_rows` rows are almost nothing.
@@ -141,8 +149,15 @@ class WeightMaker {
     Tensor(name, WeightType::kF32, {size}, values);
   }
 
+  void Bias(const std::string& name, std::size_t size) {
+    std::vector<double> values(size);
+    for (double& value : values) value = 0.5 * Noise();
+    Tensor(name, WeightType::kF32, {size}, values);
+  }
+
   void Tensor(const std::string& name, WeightType type, const std::vector<std::uint64_t>& dims,
               const std::vector<double>& values) {
+    if (name == without_) return;
     writer_.AddTensor(name, static_cast<std::uint32_t>(type), dims, EncodeWeights(type, values));
   }
 
@@ -156,8 +171,28 @@ class WeightMaker {
   }
 
   GgufWriter& writer_;
+  const std::string& without_;
   SplitMix64 rng_;
 };
+
+// What only some architectures have.
+void AddExtras(WeightMaker& maker, const TinyModelOptions& options, std::size_t layer) {
+  const auto name = [layer](const char* part) { return fmt::format("blk.{}.{}", layer, part); };
+  const std::string& architecture = options.architecture;
+  if (architecture == "qwen2") {
+    maker.Bias(name("attn_q.bias"), options.n_q_head * options.head_dim);
+    maker.Bias(name("attn_k.bias"), options.n_kv_head * options.head_dim);
+    maker.Bias(name("attn_v.bias"), options.n_kv_head * options.head_dim);
+  }
+  if (architecture == "qwen3" || architecture == "gemma3") {
+    maker.Norm(name("attn_q_norm.weight"), options.head_dim);
+    maker.Norm(name("attn_k_norm.weight"), options.head_dim);
+  }
+  if (architecture == "gemma3") {
+    maker.Norm(name("post_attention_norm.weight"), options.n_embd);
+    maker.Norm(name("post_ffw_norm.weight"), options.n_embd);
+  }
+}
 
 }  // namespace
 
@@ -175,7 +210,7 @@ std::vector<std::byte> TinyModelBytes(const TinyModelOptions& options) {
   const std::size_t q_size = options.n_q_head * options.head_dim;
   const std::size_t kv_size = options.n_kv_head * options.head_dim;
   const std::size_t rotated = options.n_rot == 0 ? options.head_dim : options.n_rot;
-  WeightMaker maker(writer, options.seed);
+  WeightMaker maker(writer, options);
   maker.Matrix("token_embd.weight", options.embedding_type, n_embd, n_vocab, 2.5, kControlTokens);
   for (std::size_t layer = 0; layer < options.n_layer; ++layer) {
     const auto name = [layer](const char* part) {
@@ -190,6 +225,7 @@ std::vector<std::byte> TinyModelBytes(const TinyModelOptions& options) {
     maker.Matrix(name("ffn_gate"), options.feed_forward_type, n_embd, options.n_ff, 1.4);
     maker.Matrix(name("ffn_up"), options.feed_forward_type, n_embd, options.n_ff, 1);
     maker.Matrix(name("ffn_down"), options.feed_forward_type, options.n_ff, n_embd, 0.7);
+    AddExtras(maker, options, layer);
   }
   maker.Norm("output_norm.weight", n_embd);
   if (!options.tied) {

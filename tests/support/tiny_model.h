@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes a tiny random model of the llama architecture as a GGUF file, so that the whole product
+// Makes a tiny random model of any architecture that kvant runs as a GGUF file, so that the whole product
 // runs in tests without a download. The text it generates means nothing; its logits are finite and
 // spread enough that an error anywhere in the forward pass changes the answer.
 #pragma once
@@ -16,6 +16,7 @@
 namespace kvant::test {
 
 struct TinyModelOptions {
+  std::string architecture = "llama";  // llama, qwen2, qwen3, gemma3
   std::size_t n_layer = 2;
   std::size_t n_embd = 64;
   std::size_t n_ff = 96;
@@ -27,6 +28,8 @@ struct TinyModelOptions {
   std::size_t ctx = 2048;
   double rope_base = 10000;
   bool rope_freqs = false;  // a rope_freqs.weight tensor with factors from 1 to 4
+  std::string rope_scaling = {};  // "", "linear" or "yarn", by 4 from a context of 64 tokens
+  std::size_t window = 0;    // sliding_window; 0: not written
   bool tied = true;         // the embedding is the output head as well
 
   // Rows of block types hold multiples of 32 values.
@@ -34,6 +37,8 @@ struct TinyModelOptions {
   WeightType attention_type = WeightType::kF32;     // q, k, v, output
   WeightType feed_forward_type = WeightType::kF32;  // gate, up, down
   WeightType head_type = WeightType::kF32;          // untied only
+
+  std::string without = {};  // a tensor that is left out of the file
 
   std::uint64_t seed = 1;
 };
