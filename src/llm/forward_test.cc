@@ -16,6 +16,7 @@
 #include "tests/support/guard_pages.h"
 #include "tests/support/seed.h"
 #include "tests/support/tiny_runner.h"
+#include "tests/support/typed_model.h"
 
 namespace kvant {
 namespace {
@@ -58,11 +59,9 @@ std::vector<Variant> Variants() {
   };
   for (const WeightTypeInfo& info : WeightTypes()) {
     if (info.type == WeightType::kF32) continue;
-    variants.push_back({info.name.data(),
-                        {.n_layer = 1,
-                         .embedding_type = info.type,
-                         .attention_type = info.type,
-                         .feed_forward_type = info.type}});
+    TinyModelOptions options = test::ModelOfType(info.type);
+    options.n_layer = 1;
+    variants.push_back({info.name.data(), options});
   }
   return variants;
 }

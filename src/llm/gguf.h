@@ -26,14 +26,22 @@ enum class WeightType : std::uint32_t {
   kF16 = 1,
   kQ4_0 = 2,
   kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
   kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
   kBF16 = 30,
 };
 
 struct WeightTypeInfo {
   WeightType type;
   std::string_view name;       // "Q4_1"
-  std::uint32_t block_values;  // values that share one block: 1, 32
+  std::uint32_t block_values;  // values that share one block: 1, 32, 256
   std::uint32_t block_bytes;
 };
 

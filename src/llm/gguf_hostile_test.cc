@@ -267,6 +267,8 @@ TEST(GgufHostile, TensorEntriesThatContradictTheFormat) {
   ExpectError(entry("bad", kF32, {~std::uint64_t{0}}, 32), "multiply beyond 64 bits");
   ExpectError(entry("bad", 8, {48}, 32),
               "rows of 48 values, which Q8_0 cannot hold in blocks of 32");
+  ExpectError(entry("bad", 14, {896, 4}, 32),
+              "rows of 896 values, which Q6_K cannot hold in blocks of 256");
   ExpectError(entry("bad", kF32, {8}, 32), "tensor \"bad\" (32 bytes at data offset 32) ends past");
   ExpectError(entry("bad", kF32, {8}, ~std::uint64_t{31}), "ends past the end of the file");
   ExpectError(entry("bad", kF32, {kHuge, kHuge / 8}, 0), "ends past the end of the file");
@@ -281,9 +283,9 @@ TEST(GgufHostile, WeightTypesThatAreNotReadAreNamed) {
     return writer.Build();
   };
   ExpectError(
-      with_type(12),
-      "tensor \"blk.0.w\" has the weight type Q4_K (12), which is not supported; supported: "
-      "F32, F16, Q4_0, Q4_1, Q8_0, BF16",
+      with_type(15),
+      "tensor \"blk.0.w\" has the weight type Q8_K (15), which is not supported; supported: "
+      "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, BF16",
       ErrorCode::kUnsupported);
   ExpectError(with_type(39), "the weight type MXFP4 (39)", ErrorCode::kUnsupported);
   ExpectError(with_type(4), "the weight type number 4,", ErrorCode::kUnsupported);

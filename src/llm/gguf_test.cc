@@ -203,9 +203,17 @@ TEST(Gguf, WeightTypesHaveTheNumbersAndSizesOfTheFormat) {
   check(WeightType::kF16, 1, "F16", 1, 2);
   check(WeightType::kQ4_0, 2, "Q4_0", 32, 18);
   check(WeightType::kQ4_1, 3, "Q4_1", 32, 20);
+  check(WeightType::kQ5_0, 6, "Q5_0", 32, 22);
+  check(WeightType::kQ5_1, 7, "Q5_1", 32, 24);
   check(WeightType::kQ8_0, 8, "Q8_0", 32, 34);
+  check(WeightType::kQ2_K, 10, "Q2_K", 256, 84);
+  check(WeightType::kQ3_K, 11, "Q3_K", 256, 110);
+  check(WeightType::kQ4_K, 12, "Q4_K", 256, 144);
+  check(WeightType::kQ5_K, 13, "Q5_K", 256, 176);
+  check(WeightType::kQ6_K, 14, "Q6_K", 256, 210);
+  check(WeightType::kIQ4_NL, 20, "IQ4_NL", 32, 18);
   check(WeightType::kBF16, 30, "BF16", 1, 2);
-  EXPECT_EQ(WeightTypes().size(), 6u);
+  EXPECT_EQ(WeightTypes().size(), 14u);
 }
 
 TEST(Gguf, AFileWithoutTensorsOrMetadataIsValid) {

@@ -16,6 +16,7 @@
 #include "llm/gguf.h"
 #include "tests/support/reference_forward.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/typed_model.h"
 
 namespace kvant::test {
 namespace {
@@ -63,11 +64,9 @@ TEST(TinyModel, IsLivelyInEveryVariant) {
   ExpectLively({.n_layer = 1, .n_q_head = 2, .n_kv_head = 2, .head_dim = 80, .n_vocab = 300});
   for (const WeightTypeInfo& info : WeightTypes()) {
     SCOPED_TRACE(info.name);
-    ExpectLively({.tied = false,
-                  .embedding_type = info.type,
-                  .attention_type = info.type,
-                  .feed_forward_type = info.type,
-                  .head_type = info.type});
+    TinyModelOptions options = ModelOfType(info.type);
+    options.tied = false;
+    ExpectLively(options);
   }
 }
 

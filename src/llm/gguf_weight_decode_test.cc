@@ -95,46 +95,60 @@ TEST(WeightDecode, BlocksByHand) {
   }
 }
 
-// Encoding keeps every value within half a step (and what rounding the scales to half adds).
+// How far the nearest code may be from a value, where low and high are the ends of the values that share a
+// scale (of a whole block of 256), `largest` the greater magnitude: half a step and what rounding the scales
+// to half (2^-11 of the largest value that they can reach) adds.
+double BoundOf(WeightType type, double value, double low, double high) {
+  const double largest = std::max(-low, high);
+  constexpr double kHalfUnit = 0x1p-11;
+  // Steps of blocks with minima: the minimum is rounded up by less than one part in `parts` of the deepest,
+  // the scale likewise.
+  const auto range_bound = [&](int top, int parts) {
+    const double reach = (high + largest * (1 + 1.0 / parts)) / top;
+    return reach * (1 + 1.0 / parts) / 2 + 4 * largest * kHalfUnit;
+  };
+  // The opposite end would need the code +half, one beyond the last.
+  const auto signed_bound = [&](int half, int parts) {
+    return largest / half * (1 + 1.0 / parts) * (1 + half * kHalfUnit);
+  };
+  switch (type) {
+    case WeightType::kF32: return std::abs(value) * 0x1p-24;
+    case WeightType::kF16: return std::abs(value) * 0x1p-11 + 0x1p-25;
+    case WeightType::kBF16: return std::abs(value) * 0x1p-8;
+    case WeightType::kQ4_0: return largest / 8 * (1 + 7.1 * kHalfUnit);
+    case WeightType::kQ5_0: return largest / 16 * (1 + 15.1 * kHalfUnit);
+    case WeightType::kQ4_1: return (high - low) / 15 * 0.5 + 16 * largest * kHalfUnit;
+    case WeightType::kQ5_1: return (high - low) / 31 * 0.5 + 32 * largest * kHalfUnit;
+    case WeightType::kQ8_0: return largest / 127 * 0.5 + 128 * largest / 127 * kHalfUnit;
+    // The table ends at 113, where -127 stands for the largest; its widest gap is 24.
+    case WeightType::kIQ4_NL: return largest / 127 * 14 + largest * kHalfUnit;
+    case WeightType::kQ2_K: return range_bound(3, 15);
+    case WeightType::kQ3_K: return signed_bound(4, 31);
+    case WeightType::kQ4_K: return range_bound(15, 63);
+    case WeightType::kQ5_K: return range_bound(31, 63);
+    case WeightType::kQ6_K: return signed_bound(32, 127);
+  }
+  return 0;
+}
+
 TEST(WeightDecode, EncodingStaysWithinTheStep) {
   SplitMix64 rng = TestRng();
   for (const WeightTypeInfo& info : WeightTypes()) {
     SCOPED_TRACE(info.name);
-    std::vector<double> values(32 * 50);
+    const std::size_t block = std::max<std::size_t>(32, info.block_values);
+    std::vector<double> values(block * 50);
     for (double& value : values) value = rng.Normal();
-    std::fill(values.begin(), values.begin() + 32, 0.0);
+    std::fill_n(values.begin(), block, 0.0);
     const std::vector<std::byte> bytes = EncodeWeights(info.type, values);
     ASSERT_EQ(bytes.size(), values.size() / info.block_values * info.block_bytes);
     const std::vector<double> decoded = DecodeWeights(info.type, bytes);
-    for (std::size_t at = 0; at < values.size(); at += 32) {
+    for (std::size_t at = 0; at < values.size(); at += block) {
+      const auto first = values.begin() + static_cast<std::ptrdiff_t>(at);
       const auto [low, high] =
-          std::minmax_element(values.begin() + static_cast<std::ptrdiff_t>(at),
-                              values.begin() + static_cast<std::ptrdiff_t>(at) + 32);
-      const double largest = std::max(-*low, *high);
-      for (std::size_t i = at; i < at + 32; ++i) {
-        double bound = 0;
-        switch (info.type) {
-          case WeightType::kF32:
-            bound = std::abs(values[i]) * 0x1p-24;
-            break;
-          case WeightType::kF16:
-            bound = std::abs(values[i]) * 0x1p-11 + 0x1p-25;
-            break;
-          case WeightType::kBF16:
-            bound = std::abs(values[i]) * 0x1p-8;
-            break;
-          case WeightType::kQ4_0:  // a full step where the opposite sign would need code +8: 8 - 7
-                                   // steps, which fp16 may have rounded down by 2^-11
-            bound = largest / 8 * (1 + 7.1 * 0x1p-11);
-            break;
-          case WeightType::kQ4_1:
-            bound = (*high - *low) / 15 * 0.5 + 16 * largest * 0x1p-11;
-            break;
-          case WeightType::kQ8_0:
-            bound = largest / 127 * 0.5 + 128 * largest / 127 * 0x1p-11;
-            break;
-        }
-        EXPECT_LE(std::abs(decoded[i] - values[i]), bound) << i;
+          std::minmax_element(first, first + static_cast<std::ptrdiff_t>(block));
+      for (std::size_t i = at; i < at + block; ++i) {
+        EXPECT_LE(std::abs(decoded[i] - values[i]), BoundOf(info.type, values[i], *low, *high))
+            << i;
       }
     }
   }
@@ -142,17 +156,17 @@ TEST(WeightDecode, EncodingStaysWithinTheStep) {
 
 TEST(WeightDecode, ARowIsItsPartOfTheTensor) {
   SplitMix64 rng = TestRng();
-  std::vector<double> values(64 * 3);
+  std::vector<double> values(std::size_t{256} * 3);
   for (double& value : values) value = rng.Normal();
   for (const WeightTypeInfo& info : WeightTypes()) {
     const std::vector<std::byte> bytes = EncodeWeights(info.type, values);
-    const GgufTensor tensor{.name = "t", .type = info.type, .dims = {64, 3}, .bytes = bytes};
+    const GgufTensor tensor{.name = "t", .type = info.type, .dims = {256, 3}, .bytes = bytes};
     const std::vector<double> all = DecodeWeights(info.type, bytes);
     for (std::size_t row = 0; row < 3; ++row) {
       const std::vector<double> got = DecodeRow(tensor, row);
-      ASSERT_EQ(got.size(), 64u);
+      ASSERT_EQ(got.size(), 256u);
       EXPECT_TRUE(
-          std::equal(got.begin(), got.end(), all.begin() + static_cast<std::ptrdiff_t>(64 * row)));
+          std::equal(got.begin(), got.end(), all.begin() + static_cast<std::ptrdiff_t>(256 * row)));
     }
   }
 }

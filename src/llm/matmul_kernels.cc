@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "llm/matmul_kernels_arm.h"
 #include "llm/matmul_kernels_x86.h"
+#include "llm/weight_layout.h"
 
 namespace kvant {
 namespace matmul_scalar {

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "backend/cpu/isa_region.h"
+#include "llm/weight_layout.h"
 
 KVANT_TARGET_BEGIN_NEON
 namespace kvant::matmul_neon {

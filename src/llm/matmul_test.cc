@@ -26,6 +26,7 @@ namespace {
 using test::Edge;
 using test::GuardedArray;
 using test::RandomMatrix;
+using test::WholeBlocks;
 
 // A whole query tile and one token more; sanitizer builds see the same code with fewer.
 #ifdef NDEBUG
@@ -81,7 +82,11 @@ class MatmulTest : public testing::TestWithParam<Case> {
 
 TEST_P(MatmulTest, OneTokenIsOneChainOverTheColumns) {
   ThreadPool threads(1);
-  for (const std::size_t n_cols : {32, 64, 160, 576}) {
+  std::size_t before = 0;
+  for (const std::size_t at_least : {32, 64, 160, 576}) {
+    const std::size_t n_cols = WholeBlocks(GetParam().type, at_least);
+    if (n_cols == before) continue;
+    before = n_cols;
     const RandomMatrix source(GetParam().type, 32, n_cols, rng_.Next());
     const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
     for (const Edge edge : {Edge::kBegin, Edge::kEnd}) {
@@ -99,13 +104,14 @@ TEST_P(MatmulTest, OneTokenIsOneChainOverTheColumns) {
 
 TEST_P(MatmulTest, APanelDequantizesToTheValuesOfTheFile) {
   ThreadPool threads(1);
-  constexpr std::size_t kStride = 21, kCols = 96;
-  const RandomMatrix source(GetParam().type, 30, kCols, rng_.Next());
+  constexpr std::size_t kStride = 21;
+  const std::size_t n_cols = WholeBlocks(GetParam().type, 96);
+  const RandomMatrix source(GetParam().type, 30, n_cols, rng_.Next());
   const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
   for (std::size_t panel = 0; panel < 2; ++panel) {
-    GuardedArray<float> out((kCols - 1) * kStride + kPanelRows, Edge::kEnd);
+    GuardedArray<float> out((n_cols - 1) * kStride + kPanelRows, Edge::kEnd);
     for (float& x : out) x = -77;
-    kernels().dequantize(matrix.type(), matrix.panel(panel), kCols, out.data(), kStride);
+    kernels().dequantize(matrix.type(), matrix.panel(panel), n_cols, out.data(), kStride);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t col = i / kStride, row = panel * kPanelRows + i % kStride;
       float want = -77;
@@ -117,27 +123,27 @@ TEST_P(MatmulTest, APanelDequantizesToTheValuesOfTheFile) {
 
 // Rows that end inside a panel, inside a pair, inside an item of two pairs; many enough for those.
 TEST_P(MatmulTest, AnyNumberOfTokensAndThreadsGivesTheChains) {
-  constexpr std::size_t kCols = 64, kInputStride = kCols + 3;
-  GuardedArray<float> input((kMaxTokens - 1) * kInputStride + kCols, Edge::kEnd);
+  const std::size_t n_cols = WholeBlocks(GetParam().type, 64), input_stride = n_cols + 3;
+  GuardedArray<float> input((kMaxTokens - 1) * input_stride + n_cols, Edge::kEnd);
   FillNormal(input.span(), rng_);
   for (const std::size_t n_rows : {5, 16, 33, 96, 2049}) {
-    const RandomMatrix source(GetParam().type, n_rows, kCols, rng_.Next());
+    const RandomMatrix source(GetParam().type, n_rows, n_cols, rng_.Next());
     std::vector<float> want;  // [kMaxTokens, n_rows]
     for (std::size_t token = 0; token < kMaxTokens; ++token) {
       for (std::size_t row = 0; row < n_rows; ++row) {
-        want.push_back(Chain(source, row, input.data() + token * kInputStride));
+        want.push_back(Chain(source, row, input.data() + token * input_stride));
       }
     }
     for (const std::size_t n_threads : {1, 2, 3}) {
       ThreadPool threads(n_threads);
       const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
-      Matmul matmul(GetParam().isa, n_threads, kMaxTokens, kCols);
+      Matmul matmul(GetParam().isa, n_threads, kMaxTokens, n_cols);
       for (const std::size_t n_tokens :
            {std::size_t{1}, std::size_t{2}, std::size_t{7}, kMaxTokens}) {
         const std::size_t stride = n_rows + 2;
         std::vector<float> output((n_tokens - 1) * stride + n_rows, -5.0f);
         const ProductTarget target[] = {{&matrix, {output.data(), n_tokens, n_rows, stride}}};
-        matmul.Run(target, {input.data(), n_tokens, kCols, kInputStride}, threads);
+        matmul.Run(target, {input.data(), n_tokens, n_cols, input_stride}, threads);
         for (std::size_t i = 0; i < output.size(); ++i) {
           const std::size_t token = i / stride, row = i % stride;
           const float expected = row < n_rows ? want[token * n_rows + row] : -5.0f;
@@ -151,24 +157,25 @@ TEST_P(MatmulTest, AnyNumberOfTokensAndThreadsGivesTheChains) {
 }
 
 TEST_P(MatmulTest, SeveralTargetsShareOneLoopAndMayAdd) {
-  constexpr std::size_t kCols = 32, kTokens = 5;
+  constexpr std::size_t kTokens = 5;
+  const std::size_t n_cols = WholeBlocks(GetParam().type, 32);
   ThreadPool threads(2);
-  const RandomMatrix first(GetParam().type, 40, kCols, rng_.Next());
-  const RandomMatrix second(GetParam().type, 17, kCols, rng_.Next());
+  const RandomMatrix first(GetParam().type, 40, n_cols, rng_.Next());
+  const RandomMatrix second(GetParam().type, 17, n_cols, rng_.Next());
   const WeightMatrix a = WeightMatrix::Load(first.file(), first.tensor(), threads);
   const WeightMatrix b = WeightMatrix::Load(second.file(), second.tensor(), threads);
-  std::vector<float> input(kTokens * kCols), out_a(kTokens * 40), out_b(kTokens * 17);
+  std::vector<float> input(kTokens * n_cols), out_a(kTokens * 40), out_b(kTokens * 17);
   FillNormal(input, rng_);
   FillNormal(out_b, rng_);
   const std::vector<float> before = out_b;
-  Matmul matmul(GetParam().isa, 2, kTokens, kCols);
+  Matmul matmul(GetParam().isa, 2, kTokens, n_cols);
   for (const std::size_t n_tokens : {std::size_t{1}, kTokens}) {
     out_b = before;
     const ProductTarget targets[] = {{&a, {out_a.data(), n_tokens, 40}},
                                      {&b, {out_b.data(), n_tokens, 17}, true}};
-    matmul.Run(targets, {input.data(), n_tokens, kCols}, threads);
+    matmul.Run(targets, {input.data(), n_tokens, n_cols}, threads);
     for (std::size_t token = 0; token < n_tokens; ++token) {
-      const float* x = input.data() + token * kCols;
+      const float* x = input.data() + token * n_cols;
       for (std::size_t row = 0; row < 40; ++row) {
         ASSERT_EQ(out_a[token * 40 + row], Chain(first, row, x)) << token << ", " << row;
       }
@@ -181,20 +188,21 @@ TEST_P(MatmulTest, SeveralTargetsShareOneLoopAndMayAdd) {
 }
 
 TEST_P(MatmulTest, TheGatedProductIsSiluOfOneTimesTheOther) {
-  constexpr std::size_t kCols = 32, kTokens = 6, kRows = 50;
+  constexpr std::size_t kTokens = 6, kRows = 50;
+  const std::size_t n_cols = WholeBlocks(GetParam().type, 32);
   ThreadPool threads(2);
-  const RandomMatrix gate(GetParam().type, kRows, kCols, rng_.Next());
-  const RandomMatrix up(GetParam().type, kRows, kCols, rng_.Next());
+  const RandomMatrix gate(GetParam().type, kRows, n_cols, rng_.Next());
+  const RandomMatrix up(GetParam().type, kRows, n_cols, rng_.Next());
   const WeightMatrix g = WeightMatrix::Load(gate.file(), gate.tensor(), threads);
   const WeightMatrix u = WeightMatrix::Load(up.file(), up.tensor(), threads);
-  std::vector<float> input(kTokens * kCols), output(kTokens * kRows);
+  std::vector<float> input(kTokens * n_cols), output(kTokens * kRows);
   FillNormal(input, rng_);
-  Matmul matmul(GetParam().isa, 2, kTokens, kCols);
+  Matmul matmul(GetParam().isa, 2, kTokens, n_cols);
   for (const std::size_t n_tokens : {std::size_t{1}, kTokens}) {
-    matmul.RunGated(g, u, Activation::kSilu, {input.data(), n_tokens, kCols},
+    matmul.RunGated(g, u, Activation::kSilu, {input.data(), n_tokens, n_cols},
                     {output.data(), n_tokens, kRows}, threads);
     for (std::size_t token = 0; token < n_tokens; ++token) {
-      const float* x = input.data() + token * kCols;
+      const float* x = input.data() + token * n_cols;
       for (std::size_t row = 0; row < kRows; ++row) {
         std::vector<float> a(16, Chain(gate, row, x)), b(16, Chain(up, row, x));
         MatmulKernelsOf(Isa::kScalar).silu_mul(a.data(), b.data(), 16);

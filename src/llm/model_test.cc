@@ -17,6 +17,7 @@
 #include "tests/support/model_maker.h"
 #include "tests/support/seed.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/typed_model.h"
 
 namespace kvant {
 namespace {
@@ -99,11 +100,8 @@ TEST(Model, TheSummaryOfTypesCountsTensors) {
 
 TEST(Model, TheTinyModelOfTheTestsLoadsInEveryVariant) {
   for (const WeightTypeInfo& info : WeightTypes()) {
-    TinyModelOptions options;
+    TinyModelOptions options = test::ModelOfType(info.type);
     options.tied = false;
-    options.n_ff = 96;
-    options.embedding_type = options.attention_type = info.type;
-    options.feed_forward_type = options.head_type = info.type;
     const std::vector<std::byte> bytes = test::TinyModelBytes(options);
     ThreadPool threads(1);
     const Model model = Model::Load(GgufFile::FromBytes(bytes, "tiny"), threads);

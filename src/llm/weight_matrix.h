@@ -5,15 +5,8 @@
 //
 // GGUF stores a matrix row by row. Products read panels of 16 rows with the row index fastest, so that
 // one load gives 16 rows at one column and no product needs a horizontal sum. Rows are padded with zeros
-// to whole pairs of panels. Repacking moves bits and changes no value.
-//
-//   F32, F16, BF16   [col][row 0..15]
-//   Q8_0    for each 32 columns: [16] half d, [32 cols][16] int8                    544 bytes
-//   Q4_0    for each 32 columns: [16] half d, [16 col pairs][16] nibble pairs       288 bytes
-//   Q4_1    for each 32 columns: [16] half d, [16] half m, [16 col pairs][16] pairs 320 bytes
-//           (a nibble pair: low = even column, high = odd column)
-//
-// Values, as GGUF defines them: Q8_0 q*d, Q4_0 (q-8)*d, Q4_1 q*d+m, each exact or rounded once to float.
+// to whole pairs of panels. Repacking moves bits and changes no value; weight_layout.h draws the panels
+// of every type and states their values.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +15,10 @@
 #include "base/memory.h"
 #include "base/thread_pool.h"
 #include "llm/gguf.h"
+#include "llm/weight_layout.h"
 
 namespace kvant {
 
-inline constexpr std::size_t kPanelRows = 16;
 inline constexpr std::size_t kPairRows = 2 * kPanelRows;  // rows that one work item of a product has
 
 class WeightMatrix {

@@ -22,6 +22,7 @@
 #include "tests/support/reference_forward.h"
 #include "tests/support/seed.h"
 #include "tests/support/tiny_runner.h"
+#include "tests/support/typed_model.h"
 
 namespace kvant {
 namespace {
@@ -73,12 +74,9 @@ std::vector<Case> Cases() {
                      {.n_layer = 1, .n_q_head = 4, .n_kv_head = 2, .head_dim = head_dim}});
   }
   for (const WeightTypeInfo& info : WeightTypes()) {
-    cases.push_back({"Type" + std::string(info.name),
-                     {.tied = false,
-                      .embedding_type = info.type,
-                      .attention_type = info.type,
-                      .feed_forward_type = info.type,
-                      .head_type = info.type}});
+    TinyModelOptions options = test::ModelOfType(info.type);
+    options.tied = false;
+    cases.push_back({"Type" + std::string(info.name), options});
   }
   cases.push_back({"MixedTypes",
                    {.tied = false,

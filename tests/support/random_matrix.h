@@ -15,6 +15,12 @@
 
 namespace kvant::test {
 
+/// The smallest number of columns of at least n_cols that is whole blocks of the type.
+inline std::size_t WholeBlocks(WeightType type, std::size_t n_cols) {
+  const std::size_t block = InfoOf(type).block_values;
+  return (n_cols + block - 1) / block * block;
+}
+
 class RandomMatrix {
  public:
   /// n_cols: whole blocks of the type.
@@ -38,6 +44,23 @@ class RandomMatrix {
   float value(std::size_t row, std::size_t col) const { return values_[row * n_cols_ + col]; }
 
  private:
+  // Where the halfs of a block are.
+  static std::vector<std::size_t> HalfOffsets(WeightType type) {
+    switch (type) {
+      case WeightType::kQ4_0:
+      case WeightType::kQ5_0:
+      case WeightType::kQ8_0:
+      case WeightType::kIQ4_NL: return {0};
+      case WeightType::kQ4_1:
+      case WeightType::kQ5_1:
+      case WeightType::kQ4_K:
+      case WeightType::kQ5_K: return {0, 2};
+      case WeightType::kQ2_K: return {80, 82};
+      case WeightType::kQ3_K: return {108};
+      case WeightType::kQ6_K: return {208};
+      default: return {};
+    }
+  }
   // Quantized types: every code is random, scales are finite halves of either sign and any size.
   static std::vector<std::byte> TensorBytes(WeightType type, std::size_t n_values,
                                             SplitMix64& rng) {
@@ -49,12 +72,10 @@ class RandomMatrix {
     }
     std::vector<std::byte> bytes(n_values / info.block_values * info.block_bytes);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.Below(256));
-    const std::size_t n_scales = type == WeightType::kQ4_1 ? 2 : 1;
     for (std::size_t block = 0; block < bytes.size(); block += info.block_bytes) {
-      for (std::size_t scale = 0; scale < n_scales; ++scale) {
-        std::byte& high = bytes[block + 2 * scale + 1];
+      for (const std::size_t half : HalfOffsets(type)) {
         // The exponent's top bit: cleared, so that no scale is infinite and sums stay finite.
-        high &= static_cast<std::byte>(0xbf);
+        bytes[block + half + 1] &= static_cast<std::byte>(0xbf);
       }
     }
     return bytes;

@@ -3,7 +3,6 @@
 
 #include "tests/support/weight_decode.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,151 +12,114 @@
 namespace kvant::test {
 namespace {
 
-constexpr std::size_t kBlock = 32;
-
 std::uint16_t Word(const std::byte* at) {
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) |
                                     std::to_integer<unsigned>(at[1]) << 8);
 }
 
-void PutWord(std::vector<std::byte>& out, std::uint16_t word) {
-  out.push_back(static_cast<std::byte>(word & 0xffu));
-  out.push_back(static_cast<std::byte>(word >> 8));
-}
+unsigned Byte(const std::byte* at) { return std::to_integer<unsigned>(*at); }
 
 // Value i of the 32 nibbles in 16 bytes.
-double Nibble(const std::byte* bytes, std::size_t i) {
-  const auto byte = std::to_integer<unsigned>(bytes[i % 16]);
-  return i < 16 ? byte & 15u : byte >> 4;
+int Nibble(const std::byte* bytes, std::size_t i) {
+  return static_cast<int>(i < 16 ? Byte(bytes + i) % 16 : Byte(bytes + i - 16) / 16);
 }
 
-// Writes block_values values.
-void DecodeBlock(WeightType type, const std::byte* block, double* out) {
+// Bit i of a run of bytes.
+int Bit(const std::byte* bytes, std::size_t i) {
+  return static_cast<int>(Byte(bytes + i / 8) >> (i % 8)) & 1;
+}
+
+// Field number `field` of `bits` bits of a byte, from the lowest.
+int Field(const std::byte* byte, int bits, std::size_t field) {
+  return static_cast<int>(Byte(byte) >> (static_cast<std::size_t>(bits) * field)) & ((1 << bits) - 1);
+}
+
+constexpr int kTable4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                           1,    13,   25,  38,  53,  69,  89,  113};
+
+double ValueOf32(WeightType type, const std::byte* block, std::size_t i) {
+  const double d = DecodeHalf(Word(block));
+  switch (type) {
+    case WeightType::kQ4_0: return (Nibble(block + 2, i) - 8) * d;
+    case WeightType::kQ4_1: return Nibble(block + 4, i) * d + DecodeHalf(Word(block + 2));
+    case WeightType::kQ5_0: return (Nibble(block + 6, i) + 16 * Bit(block + 2, i) - 16) * d;
+    case WeightType::kQ5_1:
+      return (Nibble(block + 8, i) + 16 * Bit(block + 4, i)) * d + DecodeHalf(Word(block + 2));
+    case WeightType::kQ8_0: return static_cast<std::int8_t>(Byte(block + 2 + i)) * d;
+    case WeightType::kIQ4_NL: return kTable4[Nibble(block + 2, i)] * d;
+    default: break;
+  }
+  KVANT_CHECK(false && "unknown weight type");
+}
+
+double ValueOfQ2K(const std::byte* block, std::size_t i) {
+  const std::byte* scales = block;
+  const std::byte* qs = block + 16;
+  const double d = DecodeHalf(Word(block + 80)), dmin = DecodeHalf(Word(block + 82));
+  const int q = Field(qs + i / 128 * 32 + i % 32, 2, i % 128 / 32);
+  return q * (d * Field(scales + i / 16, 4, 0)) - dmin * Field(scales + i / 16, 4, 1);
+}
+
+double ValueOfQ3K(const std::byte* block, std::size_t i) {
+  const std::byte* high = block;
+  const std::byte* qs = block + 32;
+  const std::byte* scales = block + 96;
+  const double d = DecodeHalf(Word(block + 108));
+  const std::size_t s = i / 16;
+  const int scale = Field(scales + s % 8, 4, s / 8) + 16 * Field(scales + 8 + s % 4, 2, s / 4) - 32;
+  // A high bit that is 0 takes 4 away.
+  const int q = Field(qs + i / 128 * 32 + i % 32, 2, i % 128 / 32) -
+                (Field(high + i % 32, 1, i / 32) == 0 ? 4 : 0);
+  return d * scale * q;
+}
+
+// Scale j of 0 to 7, minimum j - 8 of 8 to 15, from the 12 bytes of Q4_K and Q5_K.
+int PackedScale(const std::byte* bytes, std::size_t j) {
+  const bool minimum = j >= 8;
+  const std::size_t k = j % 8;
+  if (k < 4) return static_cast<int>(Byte(bytes + k + (minimum ? 4 : 0)) % 64);
+  return Field(bytes + 4 + k, 4, minimum ? 1 : 0) + 16 * Field(bytes + k - (minimum ? 0 : 4), 2, 3);
+}
+
+double ValueOfQ4KOrQ5K(const std::byte* block, bool five, std::size_t i) {
+  const double d = DecodeHalf(Word(block)), dmin = DecodeHalf(Word(block + 2));
+  const std::byte* qs = block + (five ? 48 : 16);
+  int q = Field(qs + i / 64 * 32 + i % 32, 4, i % 64 / 32);
+  if (five) q += 16 * Field(block + 16 + i % 32, 1, i / 32);
+  return q * (d * PackedScale(block + 4, i / 32)) - dmin * PackedScale(block + 4, 8 + i / 32);
+}
+
+double ValueOfQ6K(const std::byte* block, std::size_t i) {
+  const std::byte* low = block + i / 128 * 64;
+  const std::byte* high = block + 128 + i / 128 * 32;
+  const std::size_t k = i % 128;
+  const int q = Field(low + k % 64, 4, k / 64) + 16 * Field(high + k % 32, 2, k / 32) - 32;
+  const double scale = static_cast<std::int8_t>(Byte(block + 192 + i / 16));
+  return DecodeHalf(Word(block + 208)) * scale * q;
+}
+
+// Value i of a block.
+double ValueOf(WeightType type, const std::byte* block, std::size_t i) {
   switch (type) {
     case WeightType::kF32: {
       float value;
       std::memcpy(&value, block, sizeof(value));
-      out[0] = value;
-      return;
+      return value;
     }
-    case WeightType::kF16:
-      out[0] = DecodeHalf(Word(block));
-      return;
+    case WeightType::kF16: return DecodeHalf(Word(block));
     case WeightType::kBF16: {
       const std::uint32_t bits = std::uint32_t{Word(block)} << 16;
       float value;
       std::memcpy(&value, &bits, sizeof(value));
-      out[0] = value;
-      return;
+      return value;
     }
-    case WeightType::kQ4_0: {
-      const double d = DecodeHalf(Word(block));
-      for (std::size_t i = 0; i < kBlock; ++i) out[i] = (Nibble(block + 2, i) - 8) * d;
-      return;
-    }
-    case WeightType::kQ4_1: {
-      const double d = DecodeHalf(Word(block));
-      const double m = DecodeHalf(Word(block + 2));
-      for (std::size_t i = 0; i < kBlock; ++i) out[i] = Nibble(block + 4, i) * d + m;
-      return;
-    }
-    case WeightType::kQ8_0: {
-      const double d = DecodeHalf(Word(block));
-      for (std::size_t i = 0; i < kBlock; ++i) {
-        out[i] = static_cast<std::int8_t>(std::to_integer<std::uint8_t>(block[2 + i])) * d;
-      }
-      return;
-    }
+    case WeightType::kQ2_K: return ValueOfQ2K(block, i);
+    case WeightType::kQ3_K: return ValueOfQ3K(block, i);
+    case WeightType::kQ4_K: return ValueOfQ4KOrQ5K(block, false, i);
+    case WeightType::kQ5_K: return ValueOfQ4KOrQ5K(block, true, i);
+    case WeightType::kQ6_K: return ValueOfQ6K(block, i);
+    default: return ValueOf32(type, block, i);
   }
-  KVANT_CHECK(false && "unknown weight type");
-}
-
-// The code in [low, high] nearest to value / scale; 0 where the scale is 0.
-int NearestCode(double value, double scale, int low, int high) {
-  if (scale == 0) return std::clamp(0, low, high);
-  return std::clamp(static_cast<int>(std::nearbyint(value / scale)), low, high);
-}
-
-void PutNibbles(std::vector<std::byte>& out, const int (&codes)[kBlock]) {
-  for (std::size_t i = 0; i < kBlock / 2; ++i) {
-    out.push_back(static_cast<std::byte>(codes[i] | codes[i + kBlock / 2] << 4));
-  }
-}
-
-double LargestMagnitude(std::span<const double> values) {
-  double largest = 0;
-  for (const double value : values) {
-    if (std::abs(value) > std::abs(largest)) largest = value;
-  }
-  return largest;
-}
-
-void EncodeQ4_0(std::span<const double> values, std::vector<std::byte>& out) {
-  const std::uint16_t d_bits = EncodeHalf(LargestMagnitude(values) / -8);
-  int codes[kBlock];
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    codes[i] = NearestCode(values[i], DecodeHalf(d_bits), -8, 7) + 8;
-  }
-  PutWord(out, d_bits);
-  PutNibbles(out, codes);
-}
-
-void EncodeQ4_1(std::span<const double> values, std::vector<std::byte>& out) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const std::uint16_t d_bits = EncodeHalf((*high - *low) / 15);
-  const std::uint16_t m_bits = EncodeHalf(*low);
-  int codes[kBlock];
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    codes[i] = NearestCode(values[i] - DecodeHalf(m_bits), DecodeHalf(d_bits), 0, 15);
-  }
-  PutWord(out, d_bits);
-  PutWord(out, m_bits);
-  PutNibbles(out, codes);
-}
-
-void EncodeQ8_0(std::span<const double> values, std::vector<std::byte>& out) {
-  const std::uint16_t d_bits = EncodeHalf(std::abs(LargestMagnitude(values)) / 127);
-  PutWord(out, d_bits);
-  for (const double value : values) {
-    out.push_back(static_cast<std::byte>(NearestCode(value, DecodeHalf(d_bits), -127, 127)));
-  }
-}
-
-// Sign, exponent and mantissa of a format with `mantissa` stored bits and smallest normal exponent
-// `min_exponent`, rounded to nearest even. Overflow runs into the bits of infinity by itself.
-std::uint32_t RoundToBits(double value, int mantissa, int min_exponent) {
-  const double magnitude = std::abs(value);
-  if (magnitude == 0) return 0;
-  const int exponent = std::max(std::ilogb(magnitude), min_exponent);
-  const double steps = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));
-  // A normal number has steps in [2^mantissa, 2^(mantissa + 1)], and its implicit leading bit
-  // counts as one exponent; a subnormal has fewer steps and the exponent field 0.
-  return (static_cast<std::uint32_t>(exponent - min_exponent) << mantissa) +
-         static_cast<std::uint32_t>(steps);
-}
-
-void EncodeBlock(WeightType type, std::span<const double> values, std::vector<std::byte>& out) {
-  switch (type) {
-    case WeightType::kF32: {
-      const auto value = static_cast<float>(values[0]);
-      const auto bytes = std::as_bytes(std::span(&value, 1));
-      out.insert(out.end(), bytes.begin(), bytes.end());
-      return;
-    }
-    case WeightType::kF16:
-      return PutWord(out, EncodeHalf(values[0]));
-    case WeightType::kBF16: {
-      const std::uint32_t sign = std::signbit(values[0]) ? 0x8000u : 0u;
-      return PutWord(out, static_cast<std::uint16_t>(sign | RoundToBits(values[0], 7, -126)));
-    }
-    case WeightType::kQ4_0:
-      return EncodeQ4_0(values, out);
-    case WeightType::kQ4_1:
-      return EncodeQ4_1(values, out);
-    case WeightType::kQ8_0:
-      return EncodeQ8_0(values, out);
-  }
-  KVANT_CHECK(false && "unknown weight type");
 }
 
 }  // namespace
@@ -177,21 +139,16 @@ double DecodeHalf(std::uint16_t bits) {
   return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
 }
 
-std::uint16_t EncodeHalf(double value) {
-  KVANT_CHECK(std::isfinite(value));
-  const std::uint32_t sign = std::signbit(value) ? 0x8000u : 0u;
-  const std::uint32_t magnitude = std::abs(value) >= 65520 ? 0x7c00u : RoundToBits(value, 10, -14);
-  return static_cast<std::uint16_t>(sign | magnitude);
-}
-
 std::vector<double> DecodeWeights(WeightType type, std::span<const std::byte> bytes) {
   const WeightTypeInfo& info = InfoOf(type);
   KVANT_CHECK(bytes.size() % info.block_bytes == 0);
   const std::size_t n_block = bytes.size() / info.block_bytes;
   std::vector<double> values(n_block * info.block_values);
   for (std::size_t block = 0; block < n_block; ++block) {
-    DecodeBlock(type, bytes.data() + block * info.block_bytes,
-                values.data() + block * info.block_values);
+    for (std::size_t i = 0; i < info.block_values; ++i) {
+      values[block * info.block_values + i] =
+          ValueOf(type, bytes.data() + block * info.block_bytes, i);
+    }
   }
   return values;
 }
@@ -201,18 +158,6 @@ std::vector<double> DecodeRow(const GgufTensor& tensor, std::size_t row) {
   const std::size_t row_bytes = tensor.dims[0] / info.block_values * info.block_bytes;
   KVANT_CHECK((row + 1) * row_bytes <= tensor.bytes.size());
   return DecodeWeights(tensor.type, tensor.bytes.subspan(row * row_bytes, row_bytes));
-}
-
-std::vector<std::byte> EncodeWeights(WeightType type, std::span<const double> values) {
-  const WeightTypeInfo& info = InfoOf(type);
-  KVANT_CHECK(values.size() % info.block_values == 0);
-  std::vector<std::byte> bytes;
-  bytes.reserve(values.size() / info.block_values * info.block_bytes);
-  for (std::size_t at = 0; at < values.size(); at += info.block_values) {
-    EncodeBlock(type, values.subspan(at, info.block_values), bytes);
-  }
-  KVANT_CHECK(bytes.size() == values.size() / info.block_values * info.block_bytes);
-  return bytes;
 }
 
 }  // namespace kvant::test

@@ -104,6 +104,11 @@ inline void StoreU32(std::uint32_t* p, VecU a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
 }
+inline VecU LoadU8(const std::uint8_t* p) {
+  const __m128i bytes = LoadBits128(p);
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+inline Vec U32ToFloat(VecU a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline VecU Set1U32(std::uint32_t x) {
   const __m256i v = _mm256_set1_epi32(static_cast<int>(x));
   return {v, v};

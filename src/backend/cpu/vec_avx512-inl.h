@@ -82,6 +82,8 @@ struct VecU {
 
 inline VecU LoadU32(const std::uint32_t* p) { return {_mm512_loadu_si512(p)}; }
 inline void StoreU32(std::uint32_t* p, VecU a) { _mm512_storeu_si512(p, a.v); }
+inline VecU LoadU8(const std::uint8_t* p) { return {_mm512_cvtepu8_epi32(LoadBits128(p))}; }
+inline Vec U32ToFloat(VecU a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline VecU Set1U32(std::uint32_t x) { return {_mm512_set1_epi32(static_cast<int>(x))}; }
 template <int kBits>
 inline VecU ShiftRight(VecU a) {

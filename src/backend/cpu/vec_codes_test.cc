@@ -30,6 +30,8 @@ namespace {
 
 struct CodeOps {
   void (*copy)(const std::uint32_t* in, std::uint32_t* out) noexcept;
+  void (*load_u8)(const std::uint8_t* in, std::uint32_t* out) noexcept;
+  void (*to_float)(const std::uint32_t* in, float* out) noexcept;
   void (*set1)(const std::uint32_t* in, std::uint32_t* out) noexcept;
   void (*shift_right[32])(const std::uint32_t* in, std::uint32_t* out) noexcept;  // by 0 to 31
   void (*shift_left[32])(const std::uint32_t* in, std::uint32_t* out) noexcept;
@@ -137,6 +139,24 @@ TEST_P(VecCodesTest, WordsMoveUnchanged) {
     ASSERT_EQ(got, in);
     ops().set1(in.data(), got.data());
     for (const std::uint32_t x : got) ASSERT_EQ(x, in[0]);
+  }
+}
+
+TEST_P(VecCodesTest, BytesWidenAndNumbersBecomeFloats) {
+  std::array<std::uint8_t, 16> bytes;
+  for (unsigned first = 0; first < 256; ++first) {
+    for (unsigned i = 0; i < 16; ++i) bytes[i] = static_cast<std::uint8_t>(first + 17 * i);
+    Codes words;
+    ops().load_u8(bytes.data(), words.data());
+    for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(words[i], bytes[i]);
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    Codes in = RandomCodes();
+    for (std::uint32_t& x : in) x &= 0xffffff;
+    in[3] = 0xffffff;
+    Floats got;
+    ops().to_float(in.data(), got.data());
+    for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(Bits(got[i]), Bits(static_cast<float>(in[i])));
   }
 }
 
@@ -254,6 +274,9 @@ TEST_P(VecCodesTest, LoadsAndStoresTouchSixteenWordsAndNoMore) {
   for (const test::Edge edge : {test::Edge::kBegin, test::Edge::kEnd}) {
     test::GuardedArray<std::uint32_t> a(16, edge), b(16, edge);
     test::GuardedArray<float> table(16, edge), out(16, edge);
+    test::GuardedArray<std::uint8_t> bytes(16, edge);
+    ops().load_u8(bytes.data(), a.data());
+    ops().to_float(a.data(), out.data());
     ops().copy(a.data(), b.data());
     ops().lookup16(table.data(), a.data(), out.data());
     ops().count_above(table.data(), out.data(), a.data(), b.data());

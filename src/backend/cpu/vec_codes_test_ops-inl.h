@@ -7,6 +7,8 @@
 using Words = std::uint32_t;
 
 inline void CopyOp(const Words* in, Words* out) noexcept { StoreU32(out, LoadU32(in)); }
+inline void LoadU8Op(const std::uint8_t* in, Words* out) noexcept { StoreU32(out, LoadU8(in)); }
+inline void ToFloatOp(const Words* in, float* out) noexcept { Store(out, U32ToFloat(LoadU32(in))); }
 inline void Set1U32Op(const Words* in, Words* out) noexcept { StoreU32(out, Set1U32(*in)); }
 template <int kBits>
 inline void ShiftRightOp(const Words* in, Words* out) noexcept {
@@ -42,6 +44,8 @@ inline void ButterflyOp(const float* in, float* out) noexcept {
 template <int... kBits>
 constexpr CodeOps MakeCodeOps(std::integer_sequence<int, kBits...>) {
   return {.copy = &CopyOp,
+          .load_u8 = &LoadU8Op,
+          .to_float = &ToFloatOp,
           .set1 = &Set1U32Op,
           .shift_right = {&ShiftRightOp<kBits>...},
           .shift_left = {&ShiftLeftOp<kBits>...},

@@ -136,6 +136,15 @@ inline void StoreU32(std::uint32_t* p, VecU a) {
   vst1q_u32(p + 8, a.q2);
   vst1q_u32(p + 12, a.q3);
 }
+inline VecU LoadU8(const std::uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  const uint16x8_t lo = vmovl_u8(vget_low_u8(bytes)), hi = vmovl_u8(vget_high_u8(bytes));
+  return {vmovl_u16(vget_low_u16(lo)), vmovl_u16(vget_high_u16(lo)), vmovl_u16(vget_low_u16(hi)),
+          vmovl_u16(vget_high_u16(hi))};
+}
+inline Vec U32ToFloat(VecU a) {
+  return {vcvtq_f32_u32(a.q0), vcvtq_f32_u32(a.q1), vcvtq_f32_u32(a.q2), vcvtq_f32_u32(a.q3)};
+}
 inline VecU Set1U32(std::uint32_t x) {
   const uint32x4_t q = vdupq_n_u32(x);
   return {q, q, q, q};

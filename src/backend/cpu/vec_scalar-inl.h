@@ -125,6 +125,18 @@ inline VecU LoadU32(const std::uint32_t* p) {
 inline void StoreU32(std::uint32_t* p, VecU a) {
   for (int i = 0; i < 16; ++i) p[i] = a.lane[i];
 }
+// Sixteen bytes.
+inline VecU LoadU8(const std::uint8_t* p) {
+  VecU r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = p[i];
+  return r;
+}
+// Numbers below 2^24: exact.
+inline Vec U32ToFloat(VecU a) {
+  Vec r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(a.lane[i]);
+  return r;
+}
 inline VecU Set1U32(std::uint32_t x) {
   VecU r;
   for (int i = 0; i < 16; ++i) r.lane[i] = x;
