@@ -28,10 +28,14 @@ namespace {
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" KVANT_SPACES
                                    R"(\p{L}\p{N}]+|)" KVANT_TRAILING_SPACES;
 constexpr std::string_view kDigit = R"(\p{N})";
-constexpr std::string_view kLlama3 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-    R"( ?[^)" KVANT_SPACES R"(\p{L}\p{N}]+[\r\n]*|[)" KVANT_SPACES
-    R"(]*[\r\n]+|)" KVANT_TRAILING_SPACES "|[" KVANT_SPACES "]+";
+// Llama 3's and Qwen 2's differ in how many digits make a word.
+#define KVANT_LLAMA3(numbers)                                                                      \
+  R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|)" numbers \
+  R"(| ?[^)" KVANT_SPACES R"(\p{L}\p{N}]+[\r\n]*|[)" KVANT_SPACES                                  \
+  R"(]*[\r\n]+|)" KVANT_TRAILING_SPACES "|[" KVANT_SPACES "]+"
+constexpr std::string_view kLlama3 = KVANT_LLAMA3(R"(\p{N}{1,3})");
+constexpr std::string_view kQwen2 = KVANT_LLAMA3(R"(\p{N})");
+#undef KVANT_LLAMA3
 #undef KVANT_TRAILING_SPACES
 #undef KVANT_SPACES
 
@@ -43,11 +47,17 @@ struct Definition {
 
 const std::vector<Definition>& Definitions() {
   static const std::vector<Definition> definitions = {
-      {"smollm", {kDigit, kGpt2}},  {"starcoder", {kDigit, kGpt2}},
-      {"refact", {kDigit, kGpt2}},  {"gpt2", {kGpt2}},
-      {"gpt-2", {kGpt2}},           {"llama-bpe", {kLlama3}, true},
-      {"llama3", {kLlama3}, true},  {"llama-v3", {kLlama3}, true},
+      {"smollm", {kDigit, kGpt2}},
+      {"starcoder", {kDigit, kGpt2}},
+      {"refact", {kDigit, kGpt2}},
+      {"gpt2", {kGpt2}},
+      {"gpt-2", {kGpt2}},
+      {"llama-bpe", {kLlama3}, true},
+      {"llama3", {kLlama3}, true},
+      {"llama-v3", {kLlama3}, true},
       {"falcon3", {kLlama3}, true},
+      {"qwen2", {kQwen2}},
+      {"deepseek-r1-qwen", {kQwen2}},
   };
   return definitions;
 }

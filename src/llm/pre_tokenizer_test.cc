@@ -80,7 +80,7 @@ class PlainSplitter {
     return words_;
   }
 
-  Words Llama3() {
+  Words Llama3(std::size_t max_digits) {
     while (at_ < text_.size()) {
       if (const std::size_t n = Contraction(/*any_case=*/true)) {
         Take(n);
@@ -89,7 +89,7 @@ class PlainSplitter {
       } else if (!IsBreak(at_) && !Is(at_, Class::kNumber) && Is(at_ + 1, Class::kLetter)) {
         Take(1 + Run(at_ + 1, Class::kLetter));
       } else if (Is(at_, Class::kNumber)) {
-        Take(std::min<std::size_t>(3, Run(at_, Class::kNumber)));
+        Take(std::min(max_digits, Run(at_, Class::kNumber)));
       } else if (const std::size_t other = SpacedRun({Class::kOther})) {
         std::size_t n = other;
         while (IsBreak(at_ + n)) ++n;
@@ -176,6 +176,7 @@ TEST(PreTokenizer, EqualsPlainSplitters) {
   SCOPED_TRACE(test::TestSeed());
   const PreTokenizer gpt2 = PreTokenizer::FromName("gpt2");
   const PreTokenizer llama3 = PreTokenizer::FromName("llama-bpe");
+  const PreTokenizer qwen2 = PreTokenizer::FromName("qwen2");
   const PreTokenizer smollm = PreTokenizer::FromName("smollm");
   for (int round = 0; round < 20'000; ++round) {
     std::vector<Character> characters;
@@ -186,7 +187,9 @@ TEST(PreTokenizer, EqualsPlainSplitters) {
       text += characters.back().text;
     }
     ASSERT_EQ(Split(gpt2, text), PlainSplitter(characters).Gpt2()) << testing::PrintToString(text);
-    ASSERT_EQ(Split(llama3, text), PlainSplitter(characters).Llama3())
+    ASSERT_EQ(Split(llama3, text), PlainSplitter(characters).Llama3(/*max_digits=*/3))
+        << testing::PrintToString(text);
+    ASSERT_EQ(Split(qwen2, text), PlainSplitter(characters).Llama3(/*max_digits=*/1))
         << testing::PrintToString(text);
     ASSERT_EQ(Split(smollm, text), PlainSmolLm(characters)) << testing::PrintToString(text);
   }
@@ -198,13 +201,15 @@ TEST(PreTokenizer, Examples) {
   EXPECT_EQ(Split("smollm", "a 12"), (Words{"a", " ", "1", "2"}));
   EXPECT_EQ(Split("llama-bpe", "I'LL pay 1234!\n\n x"),
             (Words{"I", "'LL", " pay", " ", "123", "4", "!\n\n", " x"}));
+  EXPECT_EQ(Split("qwen2", "I'LL pay 1234!\n\n x"),
+            (Words{"I", "'LL", " pay", " ", "1", "2", "3", "4", "!\n\n", " x"}));
   EXPECT_EQ(Split("gpt2", ""), Words{});
 }
 
 // The views tile the text for any bytes: nothing is lost, doubled or out of order.
 TEST(PreTokenizer, CoversEveryByte) {
   SplitMix64 rng = test::TestRng();
-  for (const char* name : {"smollm", "gpt2", "llama-bpe"}) {
+  for (const char* name : {"smollm", "gpt2", "llama-bpe", "qwen2"}) {
     const PreTokenizer pre_tokenizer = PreTokenizer::FromName(name);
     for (int round = 0; round < 500; ++round) {
       std::string text(rng.Below(60), '\0');
@@ -221,7 +226,7 @@ TEST(PreTokenizer, CoversEveryByte) {
 }
 
 TEST(PreTokenizer, LongRunsOfOneKind) {
-  for (const char* name : {"smollm", "gpt2", "llama-bpe"}) {
+  for (const char* name : {"smollm", "gpt2", "llama-bpe", "qwen2"}) {
     for (const char* unit : {"a", " ", "\n", "1", ".", "\xff", "\xe6\x97\xa5", " \n", "'s"}) {
       std::string text;
       while (text.size() < 500'000) text += unit;
@@ -242,7 +247,10 @@ TEST(PreTokenizer, AliasesAndUnknownNames) {
   }
   for (const char* name : {"starcoder", "refact"})
     EXPECT_EQ(Split(name, text), Split("smollm", text));
-  EXPECT_FALSE(PreTokenizer::FromName("smollm").whole_words_first());
+  EXPECT_EQ(Split("deepseek-r1-qwen", text), Split("qwen2", text));
+  for (const char* name : {"smollm", "qwen2"}) {
+    EXPECT_FALSE(PreTokenizer::FromName(name).whole_words_first());
+  }
   try {
     PreTokenizer::FromName("tek\nken");
     FAIL();

@@ -159,7 +159,7 @@ TEST(Tokenizer, EqualsPlainMergingForRandomMerges) {
 
 TEST(Tokenizer, RandomBytesComeBack) {
   SplitMix64 rng = test::TestRng();
-  for (const char* pre : {"smollm", "gpt2", "llama-bpe"}) {
+  for (const char* pre : {"smollm", "gpt2", "llama-bpe", "qwen2"}) {
     Vocabulary vocabulary;
     vocabulary.pre = pre;
     vocabulary.Merge("\xff", std::string_view("\0", 1));
@@ -188,6 +188,11 @@ TEST(Tokenizer, SpecialTokens) {
   EXPECT_EQ(tokenizer.Encode("<|a|>", false), (Ids{'<', '|', 'a', '|', '>'}));
   EXPECT_EQ(tokenizer.Encode("<user>1<|b|>", false), (Ids{user, '1', '<', '|', 'b', '|', '>'}));
   EXPECT_EQ(tokenizer.Encode("<|<user>a|>", true), (Ids{'<', '|', user, 'a', '|', '>'}));
+  // From the left, even where a longer one begins inside.
+  vocabulary.Add("y<", 3);
+  vocabulary.Add("<|b|>zzz", 3);
+  EXPECT_EQ(vocabulary.Load().Encode("y<|b|>zzz", true),
+            (Ids{b + 1, '|', 'b', '|', '>', 'z', 'z', 'z'}));
   // Words do not cross a special token: each side starts anew.
   EXPECT_EQ(tokenizer.Encode(" <|a|> ", true), (Ids{' ', control, ' '}));
   EXPECT_EQ(tokenizer.Decode(Ids{control, 'x', user}), "<|a|>x<user>");
@@ -243,6 +248,9 @@ TEST(Tokenizer, WholeWordsFirst) {
   const Tokenizer tokenizer = vocabulary.Load();
   EXPECT_EQ(tokenizer.Encode("abc", false), Ids{word});
   EXPECT_EQ(tokenizer.Encode("abcd", false), (Ids{'a', 'b', 'c', 'd'}));
+  vocabulary.pre = "qwen2";
+  EXPECT_EQ(vocabulary.Load().Encode("abc", false), (Ids{'a', 'b', 'c'}));
+  EXPECT_FALSE(vocabulary.Load().add_bos());
   EXPECT_TRUE(tokenizer.add_bos());
 }
 
@@ -252,6 +260,8 @@ TEST(Tokenizer, BytesWithoutATokenBecomeReplacementCharacters) {
   vocabulary.types[0xc1] = 3;
   const Tokenizer tokenizer = vocabulary.Load();
   EXPECT_EQ(tokenizer.CountInexpressible("a\xc1\xc1 b"), 2u);
+  vocabulary.Add("user\xc1", 4);
+  EXPECT_EQ(vocabulary.Load().CountInexpressible("user\xc1 \xc1"), 1u);
   EXPECT_EQ(tokenizer.Decode(tokenizer.Encode("a\xc1 b", false)), "a\xef\xbf\xbd b");
 }
 
@@ -334,8 +344,8 @@ TEST(TokenizerHostile, MissingKeysAndWrongKindsAreRefused) {
 
 TEST(TokenizerHostile, UnknownKindsAreUnsupported) {
   Vocabulary vocabulary;
-  vocabulary.model = "llama";
-  ExpectRefused(vocabulary.Build(), ErrorCode::kUnsupported, "tokenizer model \"llama\"");
+  vocabulary.model = "bert";
+  ExpectRefused(vocabulary.Build(), ErrorCode::kUnsupported, "tokenizer model \"bert\"");
   vocabulary.model = "gpt2";
   vocabulary.pre = "tekken";
   ExpectRefused(vocabulary.Build(), ErrorCode::kUnsupported, "pre-tokenizer \"tekken\"");
