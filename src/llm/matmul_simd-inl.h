@@ -21,7 +21,9 @@ struct FormatPlain {
 template <int kBits, int kFrom, int kTo>
 inline VecU BitField(VecU bytes) {
   const VecU mask = Set1U32(((1u << kBits) - 1) << kTo);
-  if constexpr (kFrom >= kTo) {
+  if constexpr (kFrom + kBits == 8 && kTo == 0) {
+    return ShiftRight<kFrom>(bytes);  // nothing lies above
+  } else if constexpr (kFrom >= kTo) {
     return And(ShiftRight<kFrom - kTo>(bytes), mask);
   } else {
     return And(ShiftLeft<kTo - kFrom>(bytes), mask);
