@@ -68,7 +68,7 @@ TEST_P(Logprobs, AgreeWithExactArithmeticOnTheFilesWeights) {
   const std::size_t n_positions = GetParam().n_positions;
   ids.resize(n_positions);
 
-  Engine engine({.model_path = *path, .kv_spec = "fp16", .ctx = n_positions});
+  Engine engine({.model_path = *path, .kv_spec = "fp16"});
   Session session = engine.NewSession();
   double sum = 0, reference_sum = 0, difference = 0;
   std::size_t n = 0;
