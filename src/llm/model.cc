@@ -45,8 +45,7 @@ class WeightLoader {
       if (used_.count(tensor.name) == 0) {
         Fail(ErrorCode::kUnsupported,
              "{}: tensor '{}' has no place in the architecture '{}' as kvant runs it; such a model "
-             "is not "
-             "supported",
+             "is not supported",
              file_.path(), tensor.name, file_.GetString("general.architecture"));
       }
     }

@@ -8,11 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +19,7 @@
 #include "llm/tokenizer.h"
 #include "tests/support/model_path.h"
 #include "tests/support/seed.h"
+#include "tests/support/token_reference.h"
 
 namespace kvant {
 namespace {
@@ -35,23 +32,10 @@ struct Family {
   bool has_template;  // of chats; gemma-3-270m is no instruct model and has none
 };
 
-std::optional<std::string> CachedModelPath(const std::string& model) {
-  std::filesystem::path path;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    path = cache;
-  } else if (const char* home = std::getenv("HOME"); home != nullptr) {
-    path = std::filesystem::path(home) / ".cache";
-  }
-  path /= "kvant/models/" + model + ".gguf";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  return path.string();
-}
-
 class TokenizerOfFamily : public testing::TestWithParam<Family> {
  protected:
   void SetUp() override {
-    const auto path = CachedModelPath(GetParam().model);
+    const auto path = test::CatalogModelPath(GetParam().model);
     if (!path) {
       GTEST_SKIP() << GetParam().model << " is not here; fetch it with ./kvant fetch "
                    << GetParam().model;
@@ -65,16 +49,7 @@ class TokenizerOfFamily : public testing::TestWithParam<Family> {
 };
 
 TEST_P(TokenizerOfFamily, EqualsTheReferenceIds) {
-  std::ifstream lines(test::DataPath(GetParam().tokens));
-  int n = 0;
-  for (std::string line; std::getline(lines, line); ++n) {
-    const nlohmann::json entry = nlohmann::json::parse(line);
-    const std::string text = entry["text"];
-    const auto ids = entry["ids"].get<std::vector<TokenId>>();
-    EXPECT_EQ(tokenizer_->Encode(text, entry["special"].get<bool>()), ids) << line.substr(0, 200);
-    EXPECT_EQ(tokenizer_->Decode(ids), text) << line.substr(0, 200);
-  }
-  EXPECT_EQ(n, 162);
+  test::ExpectReferenceIds(*tokenizer_, GetParam().tokens);
 }
 
 // These vocabularies have a token for every byte.

@@ -6,14 +6,17 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "llm/chat_template.h"
 #include "llm/gguf.h"
 #include "llm/tokenizer.h"
 #include "tests/support/model_path.h"
 #include "tests/support/seed.h"
+#include "tests/support/token_reference.h"
 
 namespace kvant {
 namespace {
@@ -34,16 +37,7 @@ class TokenizerSmolLm2 : public testing::Test {
 };
 
 TEST_F(TokenizerSmolLm2, EqualsTheReferenceIds) {
-  std::ifstream lines(test::DataPath("tokens_smollm2.jsonl"));
-  int n = 0;
-  for (std::string line; std::getline(lines, line); ++n) {
-    const nlohmann::json entry = nlohmann::json::parse(line);
-    const std::string text = entry["text"];
-    const auto ids = entry["ids"].get<std::vector<TokenId>>();
-    EXPECT_EQ(tokenizer_->Encode(text, entry["special"].get<bool>()), ids) << line.substr(0, 200);
-    EXPECT_EQ(tokenizer_->Decode(ids), text) << line.substr(0, 200);
-  }
-  EXPECT_EQ(n, 162);
+  test::ExpectReferenceIds(*tokenizer_, "tokens_smollm2.jsonl");
 }
 
 TEST_F(TokenizerSmolLm2, BytesComeBackWhereTheVocabularyHasThem) {
