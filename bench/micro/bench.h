@@ -78,6 +78,9 @@ void RegisterReadRows(Bench& bench);
 /// Registers encode, decode, score and accumulate of every codec (kernel_rows.cc).
 void RegisterKernelRows(Bench& bench);
 
+/// Registers product/<type>/<kernel>/<cols>x<rows>/t<threads> (product_rows.cc).
+void RegisterProductRows(Bench& bench);
+
 /// One row of attend, for the table at the end.
 struct AttendRow {
   std::string name, spec;

@@ -43,6 +43,7 @@ int Run(std::vector<char*> arguments) {
   RegisterReadRows(bench);
   const std::vector<AttendRow> rows = RegisterAttendRows(bench);
   RegisterKernelRows(bench);
+  RegisterProductRows(bench);
   benchmark::AddCustomContext("kernels", JoinedIsas(bench.options.isas));
   benchmark::AddCustomContext("read_buffer_bytes", fmt::format("{}", bench.read_bytes));
   SummaryReporter reporter(bench.options.all_samples);

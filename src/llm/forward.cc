@@ -76,7 +76,7 @@ ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, Thre
     : model_(model),
       threads_(threads),
       attention_(method, isa, threads.n_threads()),
-      matmul_(isa, threads.n_threads(), max_chunk, MaxCols(model.config)),
+      matmul_(isa, threads.n_threads(), max_chunk, MaxCols(model.config), exact),
       max_chunk_(max_chunk),
       exact_(exact) {
   const ModelConfig& config = model.config;

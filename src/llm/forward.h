@@ -5,9 +5,9 @@
 // attention over a KvCache, a gated feed-forward part (llama: Touvron et al. 2023, arXiv
 // 2302.13971).
 //
-// Activations are float throughout, and every output is one ordered chain of operations, so the
-// result for a token does not depend on the chunk it came in nor on the number of threads
-// (kv/attention states the condition on the codec).
+// The result for a token does not depend on the number of threads; with `exact`, nor on the chunk that it came
+// in (kv/attention states the condition on the codec). Activations are float, but for the products of one token
+// with quantized weights (matmul_kernels.h).
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,8 @@
 // Weight products over a thread pool: one or many tokens times one or more matrices.
 //
 // Work is cut by rows of the matrices, never by columns, so results do not depend on the number of
-// threads; one token and many take the same operations for each output (matmul_kernels.h).
+// threads. One token meets quantized weights in integers, with its activations in two digits; many tokens, and
+// one where `exact` asks for it, take the exact products (matmul_kernels.h).
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,9 @@ struct ProductTarget {
 
 class Matmul {
  public:
-  /// Scratch for up to max_tokens tokens and matrices of up to max_cols columns.
-  Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size_t max_cols);
+  /// Scratch for up to max_tokens tokens and matrices of up to max_cols columns. With `exact` one token and
+  /// many give the same bits.
+  Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size_t max_cols, bool exact);
 
   /// All targets in one parallel loop. They share the activations [n_tokens, n_cols].
   void Run(std::span<const ProductTarget> targets, MatrixView<const float> input,
@@ -42,13 +44,24 @@ class Matmul {
  private:
   struct Worker {
     Buffer<float> weights;        // [n_cols, 64]
-    Buffer<float> tile, up_tile;  // [n_tokens, 64]
+    Buffer<float> tile, up_tile;  // [n_tokens, 64], or panels of one token
   };
-  void RowsTimes(const WeightMatrix& weights, std::size_t pair, std::size_t n_pairs,
+  // One token as the products of a matrix take it.
+  struct OneInput {
+    const float* x;
+    const ActivationGroup* digits;
+  };
+  OneInput Prepare(std::span<const WeightMatrix* const> weights, const float* x);
+  void PanelsTimes(const WeightMatrix& weights, std::size_t panel, std::size_t n_panels,
+                   const OneInput& input, float* y) const;
+  void RunOne(std::span<const ProductTarget> targets, const float* x, ThreadPool& threads);
+  void TileTimes(const WeightMatrix& weights, std::size_t panel, std::size_t n_panels,
                  MatrixView<const float> input, Worker& worker, float* tile);
 
   const MatmulKernels* kernels_;
   std::size_t max_tokens_;
+  bool exact_;
+  Buffer<ActivationGroup> digits_;  // [max_cols / 32]
   std::vector<Worker> workers_;
 };
 

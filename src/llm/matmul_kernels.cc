@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "base/half.h"
 #include "llm/matmul_kernels_arm.h"
@@ -16,9 +17,11 @@ namespace kvant {
 namespace matmul_scalar {
 namespace {
 #include "backend/cpu/vec_scalar-inl.h"
-// The math follows the Vec, the body follows the math.
+// The order matters: each of these builds on those before.
+#include "backend/cpu/dot_scalar-inl.h"
 #include "backend/cpu/vec_math-inl.h"
-// See matmul_kernels.h.
+#include "llm/weight_format_simd-inl.h"
+#include "llm/mat_vec_simd-inl.h"
 #include "llm/matmul_simd-inl.h"
 }  // namespace
 }  // namespace matmul_scalar
@@ -32,6 +35,8 @@ const MatmulKernels& MatmulKernelsOf(Isa isa) {
 #endif
   static_cast<void>(isa);
   static const MatmulKernels kKernels = {.mat_vec = &matmul_scalar::MatVec,
+                                         .mat_vec_digits = &matmul_scalar::MatVecDigits,
+                                         .to_digits = &matmul_scalar::ToDigits,
                                          .dequantize = &matmul_scalar::Dequantize,
                                          .silu_mul = &matmul_scalar::SiluMul,
                                          .gelu_mul = &matmul_scalar::GeluMul,

@@ -9,6 +9,7 @@
 #include <arm_neon.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cpu/isa_region.h"
 #include "llm/weight_layout.h"
@@ -17,9 +18,11 @@ KVANT_TARGET_BEGIN_NEON
 namespace kvant::matmul_neon {
 namespace {
 #include "backend/cpu/vec_neon-inl.h"
-// The math follows the Vec, the body follows the math.
+// The order matters: each of these builds on those before.
+#include "backend/cpu/dot_neon-inl.h"
 #include "backend/cpu/vec_math-inl.h"
-// See matmul_kernels.h.
+#include "llm/weight_format_simd-inl.h"
+#include "llm/mat_vec_simd-inl.h"
 #include "llm/matmul_simd-inl.h"
 }  // namespace
 }  // namespace kvant::matmul_neon
@@ -29,6 +32,8 @@ namespace kvant {
 
 const MatmulKernels& matmul_neon::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_neon::MatVec,
+                                         .mat_vec_digits = &matmul_neon::MatVecDigits,
+                                         .to_digits = &matmul_neon::ToDigits,
                                          .dequantize = &matmul_neon::Dequantize,
                                          .silu_mul = &matmul_neon::SiluMul,
                                          .gelu_mul = &matmul_neon::GeluMul,

@@ -9,6 +9,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cpu/isa_region.h"
 #include "llm/weight_layout.h"
@@ -17,9 +18,11 @@ KVANT_TARGET_BEGIN_AVX2
 namespace kvant::matmul_avx2 {
 namespace {
 #include "backend/cpu/vec_avx2-inl.h"
-// The math follows the Vec, the body follows the math.
+// The order matters: each of these builds on those before.
+#include "backend/cpu/dot_avx2-inl.h"
 #include "backend/cpu/vec_math-inl.h"
-// See matmul_kernels.h.
+#include "llm/weight_format_simd-inl.h"
+#include "llm/mat_vec_simd-inl.h"
 #include "llm/matmul_simd-inl.h"
 }  // namespace
 }  // namespace kvant::matmul_avx2
@@ -29,9 +32,11 @@ KVANT_TARGET_BEGIN_AVX512
 namespace kvant::matmul_avx512 {
 namespace {
 #include "backend/cpu/vec_avx512-inl.h"
-// The math follows the Vec, the body follows the math.
+// The order matters: each of these builds on those before.
+#include "backend/cpu/dot_avx512-inl.h"
 #include "backend/cpu/vec_math-inl.h"
-// See matmul_kernels.h.
+#include "llm/weight_format_simd-inl.h"
+#include "llm/mat_vec_simd-inl.h"
 #include "llm/matmul_simd-inl.h"
 }  // namespace
 }  // namespace kvant::matmul_avx512
@@ -41,6 +46,8 @@ namespace kvant {
 
 const MatmulKernels& matmul_avx2::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_avx2::MatVec,
+                                         .mat_vec_digits = &matmul_avx2::MatVecDigits,
+                                         .to_digits = &matmul_avx2::ToDigits,
                                          .dequantize = &matmul_avx2::Dequantize,
                                          .silu_mul = &matmul_avx2::SiluMul,
                                          .gelu_mul = &matmul_avx2::GeluMul,
@@ -50,6 +57,8 @@ const MatmulKernels& matmul_avx2::Kernels() {
 
 const MatmulKernels& matmul_avx512::Kernels() {
   static const MatmulKernels kKernels = {.mat_vec = &matmul_avx512::MatVec,
+                                         .mat_vec_digits = &matmul_avx512::MatVecDigits,
+                                         .to_digits = &matmul_avx512::ToDigits,
                                          .dequantize = &matmul_avx512::Dequantize,
                                          .silu_mul = &matmul_avx512::SiluMul,
                                          .gelu_mul = &matmul_avx512::GeluMul,

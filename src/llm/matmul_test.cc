@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Weight products against their definition, one chain of fused multiply-adds over the columns with
+// Exact weight products against their definition, one chain of fused multiply-adds over the columns with
 // the weights that the file means, bit for bit: for every type and kernel, one token and many, any
-// number of threads.
+// number of threads. Products with digits: matmul_digits_test.cc.
 #include "llm/matmul.h"
 
 #include <gtest/gtest.h>
@@ -29,6 +29,7 @@ using test::RandomMatrix;
 using test::WholeBlocks;
 
 // A whole query tile and one token more; sanitizer builds see the same code with fewer.
+constexpr std::size_t kTwoPanels = 2 * kPanelRows;
 #ifdef NDEBUG
 constexpr std::size_t kMaxTokens = 65;
 #else
@@ -87,14 +88,13 @@ TEST_P(MatmulTest, OneTokenIsOneChainOverTheColumns) {
     const std::size_t n_cols = WholeBlocks(GetParam().type, at_least);
     if (n_cols == before) continue;
     before = n_cols;
-    const RandomMatrix source(GetParam().type, 32, n_cols, rng_.Next());
+    const RandomMatrix source(GetParam().type, kTwoPanels, n_cols, rng_.Next());
     const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
     for (const Edge edge : {Edge::kBegin, Edge::kEnd}) {
-      GuardedArray<float> x(n_cols, edge), y(32, edge);
+      GuardedArray<float> x(n_cols, edge), y(kTwoPanels, edge);
       FillNormal(x.span(), rng_);
-      kernels().mat_vec(matrix.type(), matrix.panel(0), matrix.panel_bytes(), n_cols, x.data(),
-                        y.data());
-      for (std::size_t row = 0; row < 32; ++row) {
+      kernels().mat_vec(matrix.type(), matrix.panel(0), 2, n_cols, x.data(), y.data());
+      for (std::size_t row = 0; row < kTwoPanels; ++row) {
         ASSERT_EQ(Bits(y[row]), Bits(Chain(source, row, x.data())))
             << "row " << row << " of " << n_cols << " columns: got " << y[row];
       }
@@ -104,9 +104,9 @@ TEST_P(MatmulTest, OneTokenIsOneChainOverTheColumns) {
 
 TEST_P(MatmulTest, APanelDequantizesToTheValuesOfTheFile) {
   ThreadPool threads(1);
-  constexpr std::size_t kStride = 21;
+  constexpr std::size_t kStride = 37;
   const std::size_t n_cols = WholeBlocks(GetParam().type, 96);
-  const RandomMatrix source(GetParam().type, 30, n_cols, rng_.Next());
+  const RandomMatrix source(GetParam().type, 60, n_cols, rng_.Next());
   const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
   for (std::size_t panel = 0; panel < 2; ++panel) {
     GuardedArray<float> out((n_cols - 1) * kStride + kPanelRows, Edge::kEnd);
@@ -115,7 +115,7 @@ TEST_P(MatmulTest, APanelDequantizesToTheValuesOfTheFile) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t col = i / kStride, row = panel * kPanelRows + i % kStride;
       float want = -77;
-      if (i % kStride < kPanelRows) want = row < 30 ? source.value(row, col) : 0;
+      if (i % kStride < kPanelRows) want = row < 60 ? source.value(row, col) : 0;
       ASSERT_EQ(out[i], want) << "weight (" << row << ", " << col << ")";
     }
   }
@@ -137,7 +137,7 @@ TEST_P(MatmulTest, AnyNumberOfTokensAndThreadsGivesTheChains) {
     for (const std::size_t n_threads : {1, 2, 3}) {
       ThreadPool threads(n_threads);
       const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
-      Matmul matmul(GetParam().isa, n_threads, kMaxTokens, n_cols);
+      Matmul matmul(GetParam().isa, n_threads, kMaxTokens, n_cols, true);
       for (const std::size_t n_tokens :
            {std::size_t{1}, std::size_t{2}, std::size_t{7}, kMaxTokens}) {
         const std::size_t stride = n_rows + 2;
@@ -168,7 +168,7 @@ TEST_P(MatmulTest, SeveralTargetsShareOneLoopAndMayAdd) {
   FillNormal(input, rng_);
   FillNormal(out_b, rng_);
   const std::vector<float> before = out_b;
-  Matmul matmul(GetParam().isa, 2, kTokens, n_cols);
+  Matmul matmul(GetParam().isa, 2, kTokens, n_cols, true);
   for (const std::size_t n_tokens : {std::size_t{1}, kTokens}) {
     out_b = before;
     const ProductTarget targets[] = {{&a, {out_a.data(), n_tokens, 40}},
@@ -187,6 +187,42 @@ TEST_P(MatmulTest, SeveralTargetsShareOneLoopAndMayAdd) {
   }
 }
 
+// Targets whose panels do not fill the items that they are cut into, and several panels an item.
+TEST_P(MatmulTest, OneTokenGivesTheSameBitsForAnyNumberOfThreads) {
+  const std::size_t n_cols = WholeBlocks(GetParam().type, 64);
+  ThreadPool loader(2);
+  std::vector<WeightMatrix> matrices;
+  for (const std::size_t n_rows : {1100, 33, 5}) {
+    const RandomMatrix source(GetParam().type, n_rows, n_cols, rng_.Next());
+    matrices.push_back(WeightMatrix::Load(source.file(), source.tensor(), loader));
+  }
+  std::vector<float> x(n_cols), first;
+  FillNormal(x, rng_);
+  for (const std::size_t n_threads : {1, 2, 3}) {
+    ThreadPool threads(n_threads);
+    Matmul matmul(GetParam().isa, n_threads, 1, n_cols, false);
+    std::vector<float> out(1100 + 33 + 5, 0.5f), gated(1100);
+    const ProductTarget targets[] = {{&matrices[0], {out.data(), 1, 1100}},
+                                     {&matrices[1], {out.data() + 1100, 1, 33}, true},
+                                     {&matrices[2], {out.data() + 1133, 1, 5}}};
+    matmul.Run(targets, {x.data(), 1, n_cols}, threads);
+    matmul.RunGated(matrices[0], matrices[0], Activation::kSilu, {x.data(), 1, n_cols},
+                    {gated.data(), 1, 1100}, threads);
+    out.insert(out.end(), gated.begin(), gated.end());
+    if (first.empty()) first = out;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(Bits(out[i]), Bits(first[i])) << "output " << i << " with " << n_threads << " threads";
+    }
+    std::vector<float> alone(kPanelRows);
+    if (InfoOf(GetParam().type).block_values == 1) continue;
+    std::vector<ActivationGroup> digits(n_cols / 32);
+    kernels().to_digits(x.data(), digits.size(), digits.data());
+    kernels().mat_vec_digits(GetParam().type, matrices[1].panel(1), 1, n_cols, digits.data(),
+                             alone.data());
+    ASSERT_EQ(Bits(out[1132]), Bits(0.5f + alone[0])) << "the last row of the second target";
+  }
+}
+
 TEST_P(MatmulTest, TheGatedProductIsSiluOfOneTimesTheOther) {
   constexpr std::size_t kTokens = 6, kRows = 50;
   const std::size_t n_cols = WholeBlocks(GetParam().type, 32);
@@ -197,7 +233,7 @@ TEST_P(MatmulTest, TheGatedProductIsSiluOfOneTimesTheOther) {
   const WeightMatrix u = WeightMatrix::Load(up.file(), up.tensor(), threads);
   std::vector<float> input(kTokens * n_cols), output(kTokens * kRows);
   FillNormal(input, rng_);
-  Matmul matmul(GetParam().isa, 2, kTokens, n_cols);
+  Matmul matmul(GetParam().isa, 2, kTokens, n_cols, true);
   for (const std::size_t n_tokens : {std::size_t{1}, kTokens}) {
     matmul.RunGated(g, u, Activation::kSilu, {input.data(), n_tokens, n_cols},
                     {output.data(), n_tokens, kRows}, threads);
@@ -320,7 +356,7 @@ TEST(Matmul, MoreTokensThanItHasRoomForAreRefused) {
   ThreadPool threads(1);
   const RandomMatrix source(WeightType::kF32, 4, 32, 1);
   const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
-  Matmul matmul(Isa::kScalar, 1, 2, 32);
+  Matmul matmul(Isa::kScalar, 1, 2, 32, false);
   std::vector<float> input(3 * 32), output(3 * 4);
   const ProductTarget target[] = {{&matrix, {output.data(), 3, 4}}};
   EXPECT_THROW(matmul.Run(target, {input.data(), 3, 32}, threads), Error);

@@ -1,32 +1,34 @@
 // SPDX-FileCopyrightText: The kvant authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How a panel of 16 rows of weights lies in memory: numbers only, shared by the repacking, the
+// How a panel of 32 rows of weights lies in memory: numbers only, shared by the repacking, the
 // look-up of a row and the kernels.
 //
-// Plain types (F32, F16, BF16) lie as [col][row 0..15]. A quantized panel is a run of blocks:
+// Plain types (F32, F16, BF16) lie as [col][32 rows]. A quantized panel is a run of blocks:
 //
-//   block       [n_halfs][16 rows] half                                       d, then m or dmin
-//               block_columns / sub_columns sub-blocks
-//   sub-block   [scale_bytes][16 rows] bytes                                  scale, then minimum
-//               [sub_columns * low_bits / 8][16 rows] bytes                   low bits of the codes
-//               [sub_columns * high_bits / 8][16 rows] bytes                  their high bits
+//   block       [n_halfs][32 rows] half                                       d, then m or dmin
+//               block_columns / 32 sub-blocks
+//   sub-block   [32 / scale_columns][scale_bytes][32 rows] bytes              scale, then minimum
+//   (32 columns)  [low_bits][32 rows][4] bytes                                  low bits of the codes
+//               [high_bits][32 rows][4] bytes                                 their high bits
 //
-// A byte holds the bits of neighbouring columns, the first in its lowest bits.
-// Bytes for one row of a block, with what repacking adds to the file's:
+// The four bytes of a row hold four neighbouring columns, which one lane of an integer dot product takes
+// at once. With codes of b bits a byte serves 8 / b columns that are four apart, the first in its lowest
+// bits. Everything starts at a multiple of 64 bytes. Bytes for one row of a block, with what repacking
+// adds to the file's:
 //
-//             block    halfs  sub  scales  low + high bits   bytes
-//   Q8_0      32       1      32   0       8                  34
-//   Q4_0      32       1      32   0       4                  18
-//   Q4_1      32       2      32   0       4                  20
-//   Q5_0      32       1      32   0       4 + 1              22
-//   Q5_1      32       2      32   0       4 + 1              24
-//   IQ4_NL    32       1      32   0       4                  18
-//   Q2_K      256      2      16   1       2                  84
-//   Q3_K      256      1      16   1       2 + 1             114  (+3.6 %)
-//   Q4_K      256      2      32   2       4                 148  (+2.8 %)
-//   Q5_K      256      2      32   2       4 + 1             180  (+2.3 %)
-//   Q6_K      256      1      16   1       4 + 2             210
+//             block    halfs  scale columns  scales  low + high bits   bytes
+//   Q8_0      32       1      32             0       8                  34
+//   Q4_0      32       1      32             0       4                  18
+//   Q4_1      32       2      32             0       4                  20
+//   Q5_0      32       1      32             0       4 + 1              22
+//   Q5_1      32       2      32             0       4 + 1              24
+//   IQ4_NL    32       1      32             0       4                  18
+//   Q2_K      256      2      16             1       2                  84
+//   Q3_K      256      1      16             1       2 + 1             114  (+3.6 %)
+//   Q4_K      256      2      32             2       4                 148  (+2.8 %)
+//   Q5_K      256      2      32             2       4 + 1             180  (+2.3 %)
+//   Q6_K      256      1      16             1       4 + 2             210
 //
 // Three types grow because the file packs 16 scales of 6 bits into 12 bytes, which no kernel could read
 // with one load; here each has a byte of its own.
@@ -39,7 +41,9 @@
 
 namespace kvant {
 
-inline constexpr std::size_t kPanelRows = 16;
+inline constexpr std::size_t kPanelRows = 32;
+inline constexpr std::size_t kSubColumns = 32;  // of a sub-block
+inline constexpr std::size_t kQuad = 4;         // columns that lie side by side
 
 /// Values of quantized weights, as GGUF defines them, from a code q:
 ///
@@ -55,19 +59,21 @@ inline constexpr std::size_t kPanelRows = 16;
 struct PanelLayout {
   std::size_t block_columns = 0;  // 0: a plain type
   std::size_t n_halfs = 0;
-  std::size_t sub_columns = 0;
+  std::size_t scale_columns = 0;  // 16 or 32 that share a scale
   std::size_t scale_bytes = 0;
   unsigned low_bits = 0;
   unsigned high_bits = 0;
   int zero_code = 0;
 
   constexpr std::size_t HeaderBytes() const { return n_halfs * 2 * kPanelRows; }
-  constexpr std::size_t ScaleBytes() const { return scale_bytes * kPanelRows; }
-  constexpr std::size_t LowBytes() const { return sub_columns * low_bits / 8 * kPanelRows; }
-  constexpr std::size_t HighBytes() const { return sub_columns * high_bits / 8 * kPanelRows; }
+  constexpr std::size_t ScaleBytes() const {
+    return kSubColumns / scale_columns * scale_bytes * kPanelRows;
+  }
+  constexpr std::size_t LowBytes() const { return low_bits * kQuad * kPanelRows; }
+  constexpr std::size_t HighBytes() const { return high_bits * kQuad * kPanelRows; }
   constexpr std::size_t SubBytes() const { return ScaleBytes() + LowBytes() + HighBytes(); }
   constexpr std::size_t BlockBytes() const {
-    return HeaderBytes() + block_columns / sub_columns * SubBytes();
+    return HeaderBytes() + block_columns / kSubColumns * SubBytes();
   }
 };
 
@@ -92,8 +98,10 @@ constexpr PanelLayout LayoutOf(WeightType type) {
   return {};
 }
 
-/// What the codes of IQ4_NL stand for.
+/// What the codes of IQ4_NL stand for, as numbers and as bytes.
 inline constexpr float kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                            1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr std::int8_t kIq4NlLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                 1,    13,   25,  38,  53,  69,  89,  113};
 
 }  // namespace kvant

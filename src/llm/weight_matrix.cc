@@ -14,9 +14,9 @@
 namespace kvant {
 namespace {
 
-float LoadHalfLane(const std::uint8_t* halfs, std::size_t lane) {
+float LoadHalfOf(const std::uint8_t* halfs, std::size_t row) {
   Half half;
-  std::memcpy(&half, halfs + lane * sizeof(Half), sizeof(Half));
+  std::memcpy(&half, halfs + row * sizeof(Half), sizeof(Half));
   return HalfToFloat(half);
 }
 
@@ -25,7 +25,7 @@ struct SubScales {
   float scale, min;
 };
 
-// The rows of the table of PanelLayout, from the scale bytes of one lane.
+// The rows of the table of PanelLayout, from the scale bytes of one row.
 SubScales ScalesOf(const PanelLayout& layout, float d, float m, const std::uint8_t* bytes) {
   if (layout.scale_bytes == 0) return {d, m};
   if (layout.n_halfs == 1) return {d * static_cast<float>(static_cast<std::int8_t>(bytes[0])), 0};
@@ -35,10 +35,11 @@ SubScales ScalesOf(const PanelLayout& layout, float d, float m, const std::uint8
   return {d * static_cast<float>(scale), -(m * static_cast<float>(minimum))};
 }
 
-// Bits of column c in one lane of a plane.
-unsigned PlaneBits(const std::uint8_t* plane, std::size_t c, unsigned bits) {
-  return static_cast<unsigned>(plane[c * bits / 8 * kPanelRows]) >> c * bits % 8 &
-         ((1u << bits) - 1);
+// Bits of column c of a sub-block; `quads` are the plane's in one row.
+unsigned PlaneBits(const std::uint8_t* quads, std::size_t c, unsigned bits) {
+  const std::size_t columns = kSubColumns / bits;  // of one quad
+  const std::uint8_t byte = quads[c / columns * kQuad * kPanelRows + c % kQuad];
+  return static_cast<unsigned>(byte) >> c % columns / kQuad * bits & ((1u << bits) - 1);
 }
 
 float NumberOf(WeightType type, const PanelLayout& layout, unsigned code) {
@@ -50,15 +51,16 @@ float NumberOf(WeightType type, const PanelLayout& layout, unsigned code) {
 // The values of one row in one quantized block. Sums of a product and a minimum: the product is exact, so
 // that they round like the fused form of the kernels.
 void BlockRow(WeightType type, const PanelLayout& layout, const std::uint8_t* block,
-              std::size_t lane, float* out) {
-  const float d = LoadHalfLane(block, lane);
-  const float m = layout.n_halfs == 2 ? LoadHalfLane(block + 2 * kPanelRows, lane) : 0.0f;
-  const std::uint8_t* sub = block + layout.HeaderBytes() + lane;
-  for (std::size_t col = 0; col < layout.block_columns; col += layout.sub_columns) {
-    const SubScales scales = ScalesOf(layout, d, m, sub);
-    const std::uint8_t* low = sub + layout.ScaleBytes();
+              std::size_t row, float* out) {
+  const float d = LoadHalfOf(block, row);
+  const float m = layout.n_halfs == 2 ? LoadHalfOf(block + 2 * kPanelRows, row) : 0.0f;
+  const std::uint8_t* sub = block + layout.HeaderBytes();
+  for (std::size_t col = 0; col < layout.block_columns; col += kSubColumns) {
+    const std::uint8_t* low = sub + layout.ScaleBytes() + kQuad * row;
     const std::uint8_t* high = low + layout.LowBytes();
-    for (std::size_t c = 0; c < layout.sub_columns; ++c) {
+    for (std::size_t c = 0; c < kSubColumns; ++c) {
+      const std::size_t scale = c / layout.scale_columns * layout.scale_bytes * kPanelRows;
+      const SubScales scales = ScalesOf(layout, d, m, sub + scale + row);
       unsigned code = PlaneBits(low, c, layout.low_bits);
       if (layout.high_bits != 0) code |= PlaneBits(high, c, layout.high_bits) << layout.low_bits;
       const float product = NumberOf(type, layout, code) * scales.scale;
@@ -89,44 +91,51 @@ std::size_t PanelBytes(WeightType type, std::size_t n_cols) {
 
 WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
                                 ThreadPool& threads) {
+  const std::size_t n_rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1;
+  WeightMatrix matrix = FromRows(tensor.type, n_rows, tensor.dims[0], tensor.bytes, threads);
+  file.DropPages(tensor);
+  return matrix;
+}
+
+WeightMatrix WeightMatrix::FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                                    std::span<const std::byte> rows, ThreadPool& threads) {
   WeightMatrix matrix;
-  matrix.type_ = tensor.type;
-  matrix.n_cols_ = tensor.dims[0];
-  matrix.n_rows_ = tensor.dims.size() > 1 ? tensor.dims[1] : 1;
-  matrix.panel_bytes_ = PanelBytes(matrix.type_, matrix.n_cols_);
-  matrix.panels_ =
-      Buffer<std::byte>(matrix.n_pairs() * 2 * matrix.panel_bytes_, MemoryTag::kWeights);
-  const WeightTypeInfo& info = InfoOf(matrix.type_);
-  const std::size_t row_bytes = matrix.n_cols_ / info.block_values * info.block_bytes;
+  matrix.type_ = type;
+  matrix.n_cols_ = n_cols;
+  matrix.n_rows_ = n_rows;
+  matrix.panel_bytes_ = PanelBytes(type, n_cols);
+  matrix.panels_ = Buffer<std::byte>(matrix.n_panels() * matrix.panel_bytes_, MemoryTag::kWeights);
+  const WeightTypeInfo& info = InfoOf(type);
+  const std::size_t row_bytes = n_cols / info.block_values * info.block_bytes;
+  KVANT_CHECK(rows.size() == n_rows * row_bytes);
   const auto repack = [&](std::size_t panel, std::size_t) {
     const std::size_t begin = panel * kPanelRows;
-    const std::size_t n_rows = std::min(kPanelRows, matrix.n_rows_ - begin);
-    std::array<const std::byte*, kPanelRows> rows;
-    for (std::size_t i = 0; i < n_rows; ++i) rows[i] = tensor.bytes.data() + (begin + i) * row_bytes;
-    RepackPanel(matrix.type_, std::span(rows).first(n_rows), matrix.n_cols_,
+    const std::size_t n = std::min(kPanelRows, n_rows - begin);
+    std::array<const std::byte*, kPanelRows> from;
+    for (std::size_t i = 0; i < n; ++i) from[i] = rows.data() + (begin + i) * row_bytes;
+    RepackPanel(type, std::span(from).first(n), n_cols,
                 matrix.panels_.data() + panel * matrix.panel_bytes_);
   };
-  threads.ParallelFor((matrix.n_rows_ + kPanelRows - 1) / kPanelRows, repack);
-  file.DropPages(tensor);
+  threads.ParallelFor(matrix.n_panels(), repack);
   return matrix;
 }
 
 void WeightMatrix::Row(std::size_t row, float* out) const {
   KVANT_DCHECK(row < n_rows_);
   const std::byte* from = panel(row / kPanelRows);
-  const std::size_t lane = row % kPanelRows;
+  row %= kPanelRows;
   const PanelLayout layout = LayoutOf(type_);
   if (layout.block_columns != 0) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(from);
     for (std::size_t col = 0; col < n_cols_; col += layout.block_columns) {
-      BlockRow(type_, layout, block, lane, out + col);
+      BlockRow(type_, layout, block, row, out + col);
       block += layout.BlockBytes();
     }
     return;
   }
   const std::size_t bytes = InfoOf(type_).block_bytes;
   for (std::size_t c = 0; c < n_cols_; ++c) {
-    out[c] = PlainValue(type_, from + (c * kPanelRows + lane) * bytes);
+    out[c] = PlainValue(type_, from + (c * kPanelRows + row) * bytes);
   }
 }
 

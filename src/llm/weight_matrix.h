@@ -3,14 +3,15 @@
 
 // A weight matrix in the order in which the products read it.
 //
-// GGUF stores a matrix row by row. Products read panels of 16 rows with the row index fastest, so that
-// one load gives 16 rows at one column and no product needs a horizontal sum. Rows are padded with zeros
-// to whole pairs of panels. Repacking moves bits and changes no value; weight_layout.h draws the panels
+// GGUF stores a matrix row by row. Products read panels of 32 rows in which neighbouring lanes are
+// neighbouring rows, so that no product needs a horizontal sum, and a panel is one stream of memory. Rows are
+// padded with zeros to whole panels. Repacking moves bits and changes no value; weight_layout.h draws the panels
 // of every type and states their values.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/memory.h"
 #include "base/thread_pool.h"
@@ -19,19 +20,20 @@
 
 namespace kvant {
 
-inline constexpr std::size_t kPairRows = 2 * kPanelRows;  // rows that one work item of a product has
-
 class WeightMatrix {
  public:
   WeightMatrix() = default;
   /// Repacks a tensor [n_rows, n_cols] (dims = {n_cols, n_rows}), then drops its pages of the map, so
   /// that no second copy stays in memory. The caller checked the dims.
   static WeightMatrix Load(const GgufFile& file, const GgufTensor& tensor, ThreadPool& threads);
+  /// Repacks rows that lie as in a file, end to end: n_rows of n_cols values (whole blocks of the type).
+  static WeightMatrix FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
+                               std::span<const std::byte> rows, ThreadPool& threads);
 
   WeightType type() const { return type_; }
   std::size_t n_rows() const { return n_rows_; }
   std::size_t n_cols() const { return n_cols_; }
-  std::size_t n_pairs() const { return (n_rows_ + kPairRows - 1) / kPairRows; }
+  std::size_t n_panels() const { return (n_rows_ + kPanelRows - 1) / kPanelRows; }
   std::size_t panel_bytes() const { return panel_bytes_; }
   std::uint64_t bytes() const { return panels_.bytes(); }
   const std::byte* panel(std::size_t panel) const { return panels_.data() + panel * panel_bytes_; }
@@ -46,7 +48,7 @@ class WeightMatrix {
   Buffer<std::byte> panels_;
 };
 
-/// Bytes of a panel of 16 rows.
+/// Bytes of a panel.
 std::size_t PanelBytes(WeightType type, std::size_t n_cols);
 
 }  // namespace kvant

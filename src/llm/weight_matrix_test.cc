@@ -24,7 +24,7 @@ struct Shape {
   std::size_t n_rows, n_cols;
 };
 
-// Rows that do not fill a panel (16) or a pair (32), and one that does.
+// Rows that do not fill a panel, and some that do.
 constexpr Shape kShapes[] = {{1, 32},  {15, 64},  {16, 32}, {17, 96},
                              {31, 32}, {32, 160}, {33, 64}, {100, 32}};
 // Plain types have no blocks.
@@ -74,7 +74,7 @@ TEST_P(WeightMatrixTest, RowsHaveTheValuesOfTheFile) {
   }
 }
 
-TEST_P(WeightMatrixTest, BytesAreWholePairsOfPanels) {
+TEST_P(WeightMatrixTest, BytesAreWholePanels) {
   ThreadPool threads(1);
   const WeightTypeInfo& info = InfoOf(GetParam());
   for (const Shape shape : Shapes()) {
@@ -85,8 +85,8 @@ TEST_P(WeightMatrixTest, BytesAreWholePairsOfPanels) {
         shape.n_cols / info.block_values * (info.block_bytes + ExtraBytes(GetParam()));
     EXPECT_EQ(matrix.bytes(), (shape.n_rows + 31) / 32 * 32 * row_bytes)
         << "repacking costs no more than that";
-    EXPECT_EQ(matrix.n_pairs(), (shape.n_rows + 31) / 32);
-    EXPECT_EQ(matrix.panel_bytes(), 16 * row_bytes);
+    EXPECT_EQ(matrix.n_panels(), (shape.n_rows + 31) / 32);
+    EXPECT_EQ(matrix.panel_bytes(), 32 * row_bytes);
     EXPECT_EQ(PanelBytes(GetParam(), shape.n_cols), matrix.panel_bytes());
     EXPECT_EQ(MemoryCountOf(MemoryTag::kWeights).current_bytes - before,
               (matrix.bytes() + 63) / 64 * 64);

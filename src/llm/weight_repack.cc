@@ -162,51 +162,54 @@ void TakeApart(WeightType type, Bytes from, FileBlock& block) {
   KVANT_CHECK(false && "a plain type has no blocks");
 }
 
-// kBits bits of every code from bit `shift` on, into one lane of a plane. Eight codes at a time: neighbours are
-// folded together until a byte is full.
+// kBits bits of every code of a sub-block from bit `shift` on, into the quads of one row. Four neighbouring
+// columns at a time; those that share a byte are four apart.
 template <unsigned kBits>
-void PutPlane(Bytes codes, std::size_t n, unsigned shift, std::uint8_t* plane) {
-  for (std::size_t at = 0; at < n; at += 8) {
-    std::uint64_t eight;
-    std::memcpy(&eight, codes + at, 8);
-    eight = eight >> shift & ((1u << kBits) - 1) * kEveryByte;
-    if constexpr (kBits <= 4) eight |= eight >> (8 - kBits);
-    if constexpr (kBits <= 2) eight |= eight >> 2 * (8 - kBits);
-    if constexpr (kBits == 1) eight |= eight >> 4 * (8 - kBits);
-    for (unsigned i = 0; i < kBits; ++i, plane += kPanelRows) *plane = Byte(eight >> 64 / kBits * i);
+void PutPlane(Bytes codes, unsigned shift, std::uint8_t* quads) {
+  for (unsigned i = 0; i < kBits; ++i, quads += kQuad * kPanelRows) {
+    std::uint32_t quad = 0;
+    for (unsigned field = 0; field < 8 / kBits; ++field, codes += kQuad) {
+      std::uint32_t four;
+      std::memcpy(&four, codes, sizeof(four));
+      quad |= (four >> shift & ((1u << kBits) - 1) * 0x01010101u) << field * kBits;
+    }
+    std::memcpy(quads, &quad, sizeof(quad));
   }
 }
 
-void PutBits(unsigned bits, Bytes codes, std::size_t n, unsigned shift, std::uint8_t* plane) {
-  if (bits == 8) return PutPlane<8>(codes, n, shift, plane);
-  if (bits == 4) return PutPlane<4>(codes, n, shift, plane);
-  if (bits == 2) return PutPlane<2>(codes, n, shift, plane);
-  if (bits == 1) return PutPlane<1>(codes, n, shift, plane);
+void PutBits(unsigned bits, Bytes codes, unsigned shift, std::uint8_t* quads) {
+  if (bits == 8) return PutPlane<8>(codes, shift, quads);
+  if (bits == 4) return PutPlane<4>(codes, shift, quads);
+  if (bits == 2) return PutPlane<2>(codes, shift, quads);
+  if (bits == 1) return PutPlane<1>(codes, shift, quads);
 }
 
-// `to` is the block's first byte in the lane.
-void PutBlock(const PanelLayout& layout, const FileBlock& block, std::size_t lane,
+// `to` is the block's first byte in the panel.
+void PutBlock(const PanelLayout& layout, const FileBlock& block, std::size_t row,
               std::uint8_t* to) {
   for (std::size_t i = 0; i < layout.n_halfs; ++i, to += 2 * kPanelRows) {
-    std::memcpy(to + 2 * lane, block.halfs[i], 2);
+    std::memcpy(to + 2 * row, block.halfs[i], 2);
   }
-  to += lane;
-  const std::size_t n_subs = layout.block_columns / layout.sub_columns;
-  for (std::size_t sub = 0; sub < n_subs; ++sub, to += layout.SubBytes()) {
-    for (std::size_t i = 0; i < layout.scale_bytes; ++i) {
-      to[i * kPanelRows] = block.scales[sub][i];
+  const std::size_t scales_of_sub = kSubColumns / layout.scale_columns;
+  for (std::size_t sub = 0; sub < layout.block_columns / kSubColumns; ++sub) {
+    std::uint8_t* scale = to + row;
+    for (std::size_t s = 0; s < scales_of_sub; ++s) {
+      for (std::size_t i = 0; i < layout.scale_bytes; ++i, scale += kPanelRows) {
+        *scale = block.scales[sub * scales_of_sub + s][i];
+      }
     }
-    Bytes codes = block.codes + sub * layout.sub_columns;
-    std::uint8_t* low = to + layout.ScaleBytes();
-    PutBits(layout.low_bits, codes, layout.sub_columns, 0, low);
-    PutBits(layout.high_bits, codes, layout.sub_columns, layout.low_bits, low + layout.LowBytes());
+    Bytes codes = block.codes + sub * kSubColumns;
+    std::uint8_t* low = to + layout.ScaleBytes() + kQuad * row;
+    PutBits(layout.low_bits, codes, 0, low);
+    PutBits(layout.high_bits, codes, layout.low_bits, low + layout.LowBytes());
+    to += layout.SubBytes();
   }
 }
 
 template <typename T>
-void RepackPlainRow(const std::byte* row, std::size_t n_cols, std::size_t lane, std::byte* panel) {
+void RepackPlainRow(const std::byte* from, std::size_t n_cols, std::size_t row, std::byte* panel) {
   for (std::size_t c = 0; c < n_cols; ++c) {
-    std::memcpy(panel + (c * kPanelRows + lane) * sizeof(T), row + c * sizeof(T), sizeof(T));
+    std::memcpy(panel + (c * kPanelRows + row) * sizeof(T), from + c * sizeof(T), sizeof(T));
   }
 }
 
@@ -217,11 +220,11 @@ void RepackPanel(WeightType type, std::span<const std::byte* const> rows, std::s
   const PanelLayout layout = LayoutOf(type);
   const WeightTypeInfo& info = InfoOf(type);
   if (layout.block_columns == 0) {
-    for (std::size_t lane = 0; lane < rows.size(); ++lane) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
       if (info.block_bytes == 4) {
-        RepackPlainRow<std::uint32_t>(rows[lane], n_cols, lane, panel);
+        RepackPlainRow<std::uint32_t>(rows[row], n_cols, row, panel);
       } else {
-        RepackPlainRow<std::uint16_t>(rows[lane], n_cols, lane, panel);
+        RepackPlainRow<std::uint16_t>(rows[row], n_cols, row, panel);
       }
     }
     return;
@@ -229,9 +232,9 @@ void RepackPanel(WeightType type, std::span<const std::byte* const> rows, std::s
   FileBlock block;
   for (std::size_t i = 0; i < n_cols / layout.block_columns; ++i) {
     auto* to = reinterpret_cast<std::uint8_t*>(panel) + i * layout.BlockBytes();
-    for (std::size_t lane = 0; lane < rows.size(); ++lane) {
-      TakeApart(type, reinterpret_cast<Bytes>(rows[lane]) + i * info.block_bytes, block);
-      PutBlock(layout, block, lane, to);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      TakeApart(type, reinterpret_cast<Bytes>(rows[row]) + i * info.block_bytes, block);
+      PutBlock(layout, block, row, to);
     }
   }
 }

@@ -12,8 +12,8 @@
 
 namespace kvant {
 
-/// Writes up to 16 rows of n_cols values (whole blocks) to the lanes 0, 1, ... of a panel; the other
-/// lanes stay as they are.
+/// Writes up to 32 rows of n_cols values (whole blocks) to the rows 0, 1, ... of a panel; the others stay as
+/// they are.
 void RepackPanel(WeightType type, std::span<const std::byte* const> rows, std::size_t n_cols,
                  std::byte* panel);
 

@@ -30,6 +30,11 @@ inline VecU DotQuery(VecU sum, VecU levels, VecU query) {
   return {DotWeights8(sum.lo, _mm256_abs_epi8(query.lo), _mm256_sign_epi8(levels.lo, query.lo)),
           DotWeights8(sum.hi, _mm256_abs_epi8(query.hi), _mm256_sign_epi8(levels.hi, query.hi))};
 }
+// Here the weights' signs move to the digits, which are never -128: 2 * 128 * 127 fits.
+inline VecU DotSigned(VecU sum, VecU weights, VecU digits) {
+  return {DotWeights8(sum.lo, _mm256_abs_epi8(weights.lo), _mm256_sign_epi8(digits.lo, weights.lo)),
+          DotWeights8(sum.hi, _mm256_abs_epi8(weights.hi), _mm256_sign_epi8(digits.hi, weights.hi))};
+}
 inline Vec ToFloat(VecU a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline void StoreRounded(std::int8_t* p, Vec a) {
   const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));

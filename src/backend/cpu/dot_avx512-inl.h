@@ -27,6 +27,10 @@ inline VecU DotQuery(VecU sum, VecU levels, VecU query) {
 inline VecU DotWeights(VecU sum, VecU weights, VecU levels) {
   return {_mm512_dpbusd_epi32(sum.v, weights.v, levels.v)};
 }
+inline VecU DotSigned(VecU sum, VecU weights, VecU digits) {
+  const __m512i levels = _mm512_xor_si512(weights.v, _mm512_set1_epi8(-128));
+  return {_mm512_dpbusd_epi32(sum.v, levels, digits.v)};
+}
 inline Vec ToFloat(VecU a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline void StoreRounded(std::int8_t* p, Vec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a.v)));

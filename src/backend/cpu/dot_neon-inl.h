@@ -37,6 +37,7 @@ inline VecU DotBytes(VecU sum, VecU a, VecU b) {
 }
 inline VecU DotQuery(VecU sum, VecU levels, VecU query) { return DotBytes(sum, levels, query); }
 inline VecU DotWeights(VecU sum, VecU weights, VecU levels) { return DotBytes(sum, weights, levels); }
+inline VecU DotSigned(VecU sum, VecU weights, VecU digits) { return DotBytes(sum, weights, digits); }
 inline float32x4_t ToFloat4(uint32x4_t a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
 inline Vec ToFloat(VecU a) {
   return {ToFloat4(a.q0), ToFloat4(a.q1), ToFloat4(a.q2), ToFloat4(a.q3)};

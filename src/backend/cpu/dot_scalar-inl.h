@@ -50,6 +50,11 @@ inline VecU DotQuery(VecU sum, VecU levels, VecU query) { return DotBytes(sum, l
 inline VecU DotWeights(VecU sum, VecU weights, VecU levels) {
   return DotBytes(sum, weights, levels);
 }
+// sum + weights . digits, lane by lane, for any signed bytes as weights. Like keys' levels they may be taken
+// shifted by kKeyBias, which sums pay back.
+inline VecU DotSigned(VecU sum, VecU weights, VecU digits) {
+  return DotBytes(sum, weights, digits);
+}
 // Lanes as signed integers.
 inline Vec ToFloat(VecU a) {
   Vec r;

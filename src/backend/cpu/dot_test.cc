@@ -34,6 +34,8 @@ struct DotOps {
                                std::uint32_t* out) noexcept;
   void (*dot_weights)(const std::uint32_t* sum, const std::uint32_t* weights,
                       const std::uint32_t* levels, std::uint32_t* out) noexcept;
+  void (*dot_signed)(const std::uint32_t* sum, const std::uint32_t* weights,
+                     const std::uint32_t* digits, std::uint32_t* out) noexcept;
   void (*to_float)(const std::uint32_t* in, float* out) noexcept;
   void (*store_rounded)(const float* in, std::int8_t* out) noexcept;
   void (*store_rounded64)(const float* in, std::int8_t* out) noexcept;
@@ -188,6 +190,21 @@ TEST_P(DotTest, WeightsTimesLevelsAreExact) {
     Words got;
     ops().dot_weights(Words().data(), Packed(weights).data(), Packed(levels).data(), got.data());
     for (const std::uint32_t x : got) EXPECT_EQ(static_cast<std::int32_t>(x), 4 * 127 * level);
+  }
+}
+
+TEST_P(DotTest, SignedWeightsTimesDigitsAreExact) {
+  for (int round = 0; round < kRounds; ++round) {
+    const Bytes weights = Random<Bytes>(-128, 127);
+    const Bytes digits = Random<Bytes>(-127, 127);
+    const Words start = RandomSums();
+    Words want = Want(start, weights, digits);
+    for (std::size_t i = 0; i < 64; ++i) {
+      want[i / 4] += static_cast<std::uint32_t>(ops().key_bias * int{digits[i]});
+    }
+    Words got;
+    ops().dot_signed(start.data(), Packed(weights).data(), Packed(digits).data(), got.data());
+    ASSERT_EQ(got, want) << "round " << round;
   }
 }
 

@@ -19,6 +19,10 @@ inline void DotWeightsOp(const Words* sum, const Words* weights, const Words* le
                          Words* out) noexcept {
   StoreU32(out, DotWeights(LoadU32(sum), LoadU32(weights), LoadU32(levels)));
 }
+inline void DotSignedOp(const Words* sum, const Words* weights, const Words* digits,
+                        Words* out) noexcept {
+  StoreU32(out, DotSigned(LoadU32(sum), LoadU32(weights), LoadU32(digits)));
+}
 inline void ToFloatOp(const Words* in, float* out) noexcept { Store(out, ToFloat(LoadU32(in))); }
 inline void StoreRoundedOp(const float* in, std::int8_t* out) noexcept {
   StoreRounded(out, Load(in));
@@ -32,6 +36,7 @@ inline constexpr DotOps kDotOps = {.key_bias = kKeyBias,
                                    .lookup_bytes = &LookupBytesOp,
                                    .lookup_and_dot_query = &LookupAndDotQueryOp,
                                    .dot_weights = &DotWeightsOp,
+                                   .dot_signed = &DotSignedOp,
                                    .to_float = &ToFloatOp,
                                    .store_rounded = &StoreRoundedOp,
                                    .store_rounded64 = &StoreRounded64Op};

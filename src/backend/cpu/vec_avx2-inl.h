@@ -128,6 +128,9 @@ inline VecU ShiftRightBy(VecU a, unsigned bits) {
 inline VecU And(VecU a, VecU b) {
   return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
 }
+inline VecU AddU32(VecU a, VecU b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
 inline VecU Or(VecU a, VecU b) {
   return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
 }

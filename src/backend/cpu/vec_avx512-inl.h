@@ -97,6 +97,7 @@ inline VecU ShiftRightBy(VecU a, unsigned bits) {
   return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
 }
 inline VecU And(VecU a, VecU b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline VecU AddU32(VecU a, VecU b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline VecU Or(VecU a, VecU b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline VecU CountAbove(Vec a, Vec bound, VecU count) {
   return {_mm512_mask_add_epi32(count.v, _mm512_cmp_ps_mask(bound.v, a.v, _CMP_LT_OQ), count.v,

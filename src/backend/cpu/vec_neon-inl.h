@@ -172,6 +172,10 @@ inline VecU And(VecU a, VecU b) {
   return {vandq_u32(a.q0, b.q0), vandq_u32(a.q1, b.q1), vandq_u32(a.q2, b.q2),
           vandq_u32(a.q3, b.q3)};
 }
+inline VecU AddU32(VecU a, VecU b) {
+  return {vaddq_u32(a.q0, b.q0), vaddq_u32(a.q1, b.q1), vaddq_u32(a.q2, b.q2),
+          vaddq_u32(a.q3, b.q3)};
+}
 inline VecU Or(VecU a, VecU b) {
   return {vorrq_u32(a.q0, b.q0), vorrq_u32(a.q1, b.q1), vorrq_u32(a.q2, b.q2),
           vorrq_u32(a.q3, b.q3)};

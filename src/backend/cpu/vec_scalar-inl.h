@@ -161,6 +161,10 @@ inline VecU And(VecU a, VecU b) {
   for (int i = 0; i < 16; ++i) a.lane[i] &= b.lane[i];
   return a;
 }
+inline VecU AddU32(VecU a, VecU b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
+  return a;
+}
 inline VecU Or(VecU a, VecU b) {
   for (int i = 0; i < 16; ++i) a.lane[i] |= b.lane[i];
   return a;
