@@ -213,17 +213,16 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
                                                      : &impl_->contents.tensors[found->second];
 }
 
-void GgufFile::DropPages(const GgufTensor& tensor) const {
+void GgufFile::DropPages(std::span<const std::byte> part) const {
   if (!impl_->map.mapped()) return;
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::byte* base = impl_->bytes.data();
-  KVANT_CHECK(tensor.bytes.data() >= base &&
-              tensor.bytes.data() + tensor.bytes.size() <= base + impl_->bytes.size());
-  // Rounded outwards: a page shared with a neighbour is read from the file again when it is
+  KVANT_CHECK(part.data() >= base && part.data() + part.size() <= base + impl_->bytes.size());
+  // Rounded outwards: a page shared with what lies beside is read from the file again when it is
   // touched.
-  const auto offset = static_cast<std::uint64_t>(tensor.bytes.data() - base);
+  const auto offset = static_cast<std::uint64_t>(part.data() - base);
   const std::uint64_t begin = offset / page * page;
-  const std::uint64_t end = offset + tensor.bytes.size();
+  const std::uint64_t end = offset + part.size();
   // Advice only: where the kernel refuses it the pages merely stay, and nothing is wrong.
   static_cast<void>(madvise(const_cast<std::byte*>(base) + begin, end - begin, MADV_DONTNEED));
 }

@@ -102,10 +102,10 @@ class GgufFile {
   std::span<const GgufTensor> tensors() const;
   /// nullptr where absent.
   const GgufTensor* FindTensor(std::string_view name) const;
-  /// Tells the kernel that the pages of a tensor will not be read again, so that the map does not
+  /// Tells the kernel that the pages of a part of the file will not be read again, so that the map does not
   /// count beside the repacked weights. Reading them again is allowed and only costs time. Does
   /// nothing after FromBytes.
-  void DropPages(const GgufTensor& tensor) const;
+  void DropPages(std::span<const std::byte> part) const;
 
  private:
   struct Impl;

@@ -14,6 +14,9 @@
 namespace kvant {
 namespace {
 
+// Of a file that are in memory beside their repacked form at a time.
+constexpr std::size_t kSlabBytes = std::size_t{4} << 20;
+
 float LoadHalfOf(const std::uint8_t* halfs, std::size_t row) {
   Half half;
   std::memcpy(&half, halfs + row * sizeof(Half), sizeof(Half));
@@ -89,35 +92,53 @@ std::size_t PanelBytes(WeightType type, std::size_t n_cols) {
   return n_cols * kPanelRows * InfoOf(type).block_bytes;
 }
 
+WeightMatrix::WeightMatrix(WeightType type, std::size_t n_rows, std::size_t n_cols)
+    : type_(type),
+      n_rows_(n_rows),
+      n_cols_(n_cols),
+      panel_bytes_(PanelBytes(type, n_cols)),
+      panels_(n_panels() * panel_bytes_, MemoryTag::kWeights) {}
+
 WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
                                 ThreadPool& threads) {
   const std::size_t n_rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1;
-  WeightMatrix matrix = FromRows(tensor.type, n_rows, tensor.dims[0], tensor.bytes, threads);
-  file.DropPages(tensor);
+  WeightMatrix matrix(tensor.type, n_rows, tensor.dims[0]);
+  const std::size_t panel_bytes = kPanelRows * matrix.file_row_bytes();
+  const std::size_t slab = std::max<std::size_t>(kSlabBytes / panel_bytes, 1);
+  for (std::size_t panel = 0; panel < matrix.n_panels(); panel += slab) {
+    const std::size_t begin = panel * panel_bytes;
+    const auto rows = tensor.bytes.subspan(begin, std::min(slab * panel_bytes, tensor.bytes.size() - begin));
+    matrix.Repack(panel, rows, threads);
+    file.DropPages(rows);
+  }
   return matrix;
 }
 
 WeightMatrix WeightMatrix::FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                     std::span<const std::byte> rows, ThreadPool& threads) {
-  WeightMatrix matrix;
-  matrix.type_ = type;
-  matrix.n_cols_ = n_cols;
-  matrix.n_rows_ = n_rows;
-  matrix.panel_bytes_ = PanelBytes(type, n_cols);
-  matrix.panels_ = Buffer<std::byte>(matrix.n_panels() * matrix.panel_bytes_, MemoryTag::kWeights);
-  const WeightTypeInfo& info = InfoOf(type);
-  const std::size_t row_bytes = n_cols / info.block_values * info.block_bytes;
-  KVANT_CHECK(rows.size() == n_rows * row_bytes);
+  WeightMatrix matrix(type, n_rows, n_cols);
+  KVANT_CHECK(rows.size() == n_rows * matrix.file_row_bytes());
+  matrix.Repack(0, rows, threads);
+  return matrix;
+}
+
+std::size_t WeightMatrix::file_row_bytes() const {
+  const WeightTypeInfo& info = InfoOf(type_);
+  return n_cols_ / info.block_values * info.block_bytes;
+}
+
+void WeightMatrix::Repack(std::size_t first_panel, std::span<const std::byte> rows,
+                          ThreadPool& threads) {
+  const std::size_t row_bytes = file_row_bytes(), n_rows = rows.size() / row_bytes;
   const auto repack = [&](std::size_t panel, std::size_t) {
     const std::size_t begin = panel * kPanelRows;
     const std::size_t n = std::min(kPanelRows, n_rows - begin);
     std::array<const std::byte*, kPanelRows> from;
     for (std::size_t i = 0; i < n; ++i) from[i] = rows.data() + (begin + i) * row_bytes;
-    RepackPanel(type, std::span(from).first(n), n_cols,
-                matrix.panels_.data() + panel * matrix.panel_bytes_);
+    RepackPanel(type_, std::span(from).first(n), n_cols_,
+                panels_.data() + (first_panel + panel) * panel_bytes_);
   };
-  threads.ParallelFor(matrix.n_panels(), repack);
-  return matrix;
+  threads.ParallelFor((n_rows + kPanelRows - 1) / kPanelRows, repack);
 }
 
 void WeightMatrix::Row(std::size_t row, float* out) const {

@@ -23,8 +23,8 @@ namespace kvant {
 class WeightMatrix {
  public:
   WeightMatrix() = default;
-  /// Repacks a tensor [n_rows, n_cols] (dims = {n_cols, n_rows}), then drops its pages of the map, so
-  /// that no second copy stays in memory. The caller checked the dims.
+  /// Repacks a tensor [n_rows, n_cols] (dims = {n_cols, n_rows}), a few MiB at a time, and drops their pages of
+  /// the map, so that there is never a second copy in memory. The caller checked the dims.
   static WeightMatrix Load(const GgufFile& file, const GgufTensor& tensor, ThreadPool& threads);
   /// Repacks rows that lie as in a file, end to end: n_rows of n_cols values (whole blocks of the type).
   static WeightMatrix FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
@@ -41,6 +41,11 @@ class WeightMatrix {
   void Row(std::size_t row, float* out) const;
 
  private:
+  WeightMatrix(WeightType type, std::size_t n_rows, std::size_t n_cols);
+  std::size_t file_row_bytes() const;
+  /// Rows as in a file into the panels from first_panel on.
+  void Repack(std::size_t first_panel, std::span<const std::byte> rows, ThreadPool& threads);
+
   WeightType type_ = WeightType::kF32;
   std::size_t n_rows_ = 0;
   std::size_t n_cols_ = 0;
