@@ -27,10 +27,26 @@ double SumOfSquares(const float* x, std::size_t n) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// rows [n, bias.size()] += bias, where there is one.
-void AddBias(const std::vector<float>& bias, float* rows, std::size_t n) {
-  for (std::size_t row = 0; row < n; ++row) {
-    for (std::size_t i = 0; i < bias.size(); ++i) rows[row * bias.size() + i] += bias[i];
+// row [bias.size()] += bias, where there is one.
+void AddBias(const std::vector<float>& bias, float* row) {
+  for (std::size_t i = 0; i < bias.size(); ++i) row[i] += bias[i];
+}
+
+// y = x / sqrt(mean(x^2) + eps) * weight (Zhang, Sennrich 2019, arXiv 1910.07467); in place where `to` is `from`.
+void NormRow(const float* from, const std::vector<float>& weight, double eps, float* to) {
+  const std::size_t size = weight.size();
+  const double mean = SumOfSquares(from, size) / static_cast<double>(size);
+  const float scale = static_cast<float>(1.0 / std::sqrt(mean + eps));
+  for (std::size_t i = 0; i < size; ++i) to[i] = from[i] * scale * weight[i];
+}
+
+// Pairs of channels x, y become x cos - y sin, x sin + y cos; kStride is from pair to pair.
+template <std::size_t kStride>
+void TurnPairs(float* x, float* y, const float* cosine, const float* sine, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float a = x[i * kStride], b = y[i * kStride];
+    x[i * kStride] = a * cosine[i] - b * sine[i];
+    y[i * kStride] = a * sine[i] + b * cosine[i];
   }
 }
 
@@ -53,20 +69,16 @@ void RopeTurns::Prepare(std::size_t first, std::size_t n) {
   }
 }
 
-void RopeTurns::Apply(float* rows, std::size_t n, std::size_t n_head, std::size_t head_dim) const {
+void RopeTurns::Apply(std::size_t token, float* row, std::size_t n_head,
+                      std::size_t head_dim) const {
   const std::size_t n_pair = rope_->n_pair();
-  for (std::size_t token = 0; token < n; ++token) {
-    const float* cosine = cos_.data() + token * n_pair;
-    const float* sine = sin_.data() + token * n_pair;
-    for (std::size_t head = 0; head < n_head; ++head) {
-      float* row = rows + (token * n_head + head) * head_dim;
-      for (std::size_t i = 0; i < n_pair; ++i) {
-        float& x = row[rope_->first(i)];
-        float& y = row[rope_->second(i)];
-        const float a = x, b = y;
-        x = a * cosine[i] - b * sine[i];
-        y = a * sine[i] + b * cosine[i];
-      }
+  const float* cosine = cos_.data() + token * n_pair;
+  const float* sine = sin_.data() + token * n_pair;
+  for (std::size_t head = 0; head < n_head; ++head, row += head_dim) {
+    if (rope_->adjacent_pairs) {
+      TurnPairs<2>(row, row + 1, cosine, sine, n_pair);
+    } else {
+      TurnPairs<1>(row, row + n_pair, cosine, sine, n_pair);
     }
   }
 }
@@ -133,17 +145,11 @@ void ForwardPass::Embed(std::span<const TokenId> tokens) {
   threads_.ParallelFor(tokens.size(), embed);
 }
 
-// y = x / sqrt(mean(x^2) + eps) * weight (Zhang, Sennrich 2019, arXiv 1910.07467).
 void ForwardPass::RmsNorm(const float* x, const std::vector<float>& weight, float* out,
                           std::size_t n) {
   const std::size_t size = weight.size();
   const auto norm = [&](std::size_t row, std::size_t) {
-    const float* from = x + row * size;
-    const double mean = SumOfSquares(from, size) / static_cast<double>(size);
-    const float scale =
-        static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(model_.config.rms_eps)));
-    float* to = out + row * size;
-    for (std::size_t i = 0; i < size; ++i) to[i] = from[i] * scale * weight[i];
+    NormRow(x + row * size, weight, static_cast<double>(model_.config.rms_eps), out + row * size);
   };
   threads_.ParallelFor(n, norm);
 }
@@ -158,17 +164,28 @@ void ForwardPass::Project(std::size_t layer, std::size_t n) {
                                {&w.wk, {keys_.data(), n, kv_row}},
                                {&w.wv, {values_.data(), n, kv_row}}};
   matmul_.Run(qkv, normed, threads_);
-  AddBias(w.q_bias, query_.data(), n);
-  AddBias(w.k_bias, keys_.data(), n);
-  AddBias(w.v_bias, values_.data(), n);
-  if (config.traits->qk_norm) {
-    RmsNorm(query_.data(), w.q_norm, query_.data(), n * config.n_q_head);
-    RmsNorm(keys_.data(), w.k_norm, keys_.data(), n * config.n_kv_head);
-  }
   const bool local = config.has_local_rope() && config.is_local(layer);
   const RopeTurns& turns = local ? local_turns_ : turns_;
-  turns.Apply(query_.data(), n, config.n_q_head, config.head_dim);
-  turns.Apply(keys_.data(), n, config.n_kv_head, config.head_dim);
+  const auto finish = [&](std::size_t token, std::size_t) {
+    AddBias(w.v_bias, values_.data() + token * kv_row);
+    FinishHeads(query_.data() + token * q_row, config.n_q_head, w.q_bias, w.q_norm, turns, token);
+    FinishHeads(keys_.data() + token * kv_row, config.n_kv_head, w.k_bias, w.k_norm, turns, token);
+  };
+  threads_.ParallelFor(n, finish);
+}
+
+void ForwardPass::FinishHeads(float* row, std::size_t n_head, const std::vector<float>& bias,
+                              const std::vector<float>& norm, const RopeTurns& turns,
+                              std::size_t token) const {
+  const ModelConfig& config = model_.config;
+  AddBias(bias, row);
+  if (config.traits->qk_norm) {
+    for (std::size_t head = 0; head < n_head; ++head) {
+      float* x = row + head * config.head_dim;
+      NormRow(x, norm, static_cast<double>(config.rms_eps), x);
+    }
+  }
+  turns.Apply(token, row, n_head, config.head_dim);
 }
 
 void ForwardPass::AddProduct(const WeightMatrix& w, const std::vector<float>& post_norm,

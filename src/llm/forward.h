@@ -33,8 +33,8 @@ class RopeTurns {
 
   /// For positions [first, first + n).
   void Prepare(std::size_t first, std::size_t n);
-  /// Turns rows [n, n_head, head_dim] of those positions.
-  void Apply(float* rows, std::size_t n, std::size_t n_head, std::size_t head_dim) const;
+  /// Turns the row [n_head, head_dim] of the token-th of those positions.
+  void Apply(std::size_t token, float* row, std::size_t n_head, std::size_t head_dim) const;
 
  private:
   const RopeGeometry* rope_ = nullptr;
@@ -65,6 +65,9 @@ class ForwardPass {
   void Embed(std::span<const TokenId> tokens);
   /// Queries, keys and values [n, heads * head_dim] of a layer, as they go into the cache.
   void Project(std::size_t layer, std::size_t n);
+  /// Bias, norm of each head (where the architecture has them) and turn of a row [n_head, head_dim].
+  void FinishHeads(float* row, std::size_t n_head, const std::vector<float>& bias,
+                   const std::vector<float>& norm, const RopeTurns& turns, std::size_t token) const;
   /// x += product of a [n, w.n_cols] input, through a norm where `post_norm` is not empty.
   void AddProduct(const WeightMatrix& w, const std::vector<float>& post_norm, const float* input,
                   std::size_t n);
