@@ -51,7 +51,9 @@ bench::MemoryReport MeasureInProcess(const BenchOptions& options, const bench::A
                                    "--threads",
                                    std::to_string(common.threads),
                                    "--kernel",
-                                   common.kernel};
+                                   common.kernel,
+                                   "--prefill",
+                                   common.prefill};
   if (!common.kv_limit.empty()) argv.insert(argv.end(), {"--kv-limit", common.kv_limit});
   if (common.exact) argv.push_back("--exact");
   const std::string text = bench::CaptureProcess(argv, &InterruptFlag());

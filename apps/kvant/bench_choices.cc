@@ -116,8 +116,8 @@ std::string ReproduceCommand(const BenchOptions& options, const bench::BenchConf
   if (config.protocol.published && arms.empty() && options.has_kv) {
     command += " --kv " + Quote(options.common.kv);
   }
-  command += fmt::format(" --threads {} --kernel {} --seed {}", n_threads, options.common.kernel,
-                         options.common.seed);
+  command += fmt::format(" --threads {} --kernel {} --prefill {} --seed {}", n_threads,
+                         options.common.kernel, options.common.prefill, options.common.seed);
   if (options.common.ctx != 0) command += fmt::format(" --ctx {}", options.common.ctx);
   if (!options.common.kv_limit.empty()) command += " --kv-limit " + Quote(options.common.kv_limit);
   if (options.common.exact) command += " --exact";

@@ -140,6 +140,7 @@ std::string StatsText(const GenerateResult& result, const Session& session, cons
                       kv.exact_tokens);
   text += fmt::format("  {} threads, kernel {}, context {} tokens\n", engine.n_threads(), kv.kernel,
                       engine.ctx());
+  text += fmt::format("  prefill products {}: {}\n", engine.prefill().name, engine.prefill().reason);
   text += "  memory now / peak:";
   for (std::size_t i = 0; i < kMemoryTagCount; ++i) {
     const auto tag = static_cast<MemoryTag>(i);

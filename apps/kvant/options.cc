@@ -44,6 +44,7 @@ EngineOptions CommonOptions::ToEngineOptions() const {
   engine.n_threads = threads;
   engine.ctx = ctx;
   engine.kv_limit_bytes = kv_limit.empty() ? 0 : ParseByteSize(kv_limit);
+  engine.prefill = prefill;
   engine.exact = exact;
   return engine;
 }
@@ -56,6 +57,9 @@ void AddModelOptions(CLI::App& command, CommonOptions& options) {
   command.add_option("--threads", options.threads, "threads (0: one for each processor)")
       ->capture_default_str();
   command.add_option("--kernel", options.kernel, "auto, scalar, neon, avx2 or avx512")
+      ->capture_default_str();
+  command.add_option("--prefill", options.prefill,
+                     "arithmetic of weight products of many tokens: auto, f32 or bf16 (faster, rounds)")
       ->capture_default_str();
   command.add_option("--ctx", options.ctx, "tokens a session may hold (0: the model's limit)")
       ->capture_default_str();

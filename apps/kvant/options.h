@@ -18,11 +18,12 @@ class App;
 
 namespace kvant::cli {
 
-/// -m --kv --threads --kernel --ctx --seed --device --kv-limit --exact --quiet --json [FILE]
+/// -m --kv --threads --kernel --prefill --ctx --seed --device --kv-limit --exact --quiet --json [FILE]
 struct CommonOptions {
   std::string model = "smollm2-135m";
   std::string kv = "turboquant_rvq";
   std::string kernel = "auto";
+  std::string prefill = "auto";
   std::string device = "cpu";
   std::string kv_limit;  // bytes, with an optional suffix K, M, G (powers of 1024)
   std::size_t threads = 0;

@@ -123,7 +123,9 @@ Engine::Engine(const EngineOptions& options) {
     Fail(ErrorCode::kCorruptData, "{}: the tokenizer has {} tokens and the embedding {} rows",
          file.path(), tokenizer.size(), config.n_vocab);
   }
-  impl_ = std::make_unique<Impl>(options, isa,
+  // Before there are threads and weights: it may fork.
+  PrefillChoice prefill = ResolvePrefill(options.prefill, isa, options.exact);
+  impl_ = std::make_unique<Impl>(options, isa, std::move(prefill),
                                  options.n_threads == 0 ? DefaultThreadCount() : options.n_threads);
   impl_->tokenizer = std::move(tokenizer);
   impl_->method = std::move(method);
@@ -137,7 +139,7 @@ Engine::Engine(const EngineOptions& options) {
   impl_->summary.cache = geometry;
   impl_->summary.weight_bytes = impl_->model.weight_bytes();
   impl_->forward.emplace(impl_->model, *impl_->method, isa, impl_->threads,
-                         std::min(options.prefill_chunk, ctx), options.exact);
+                         std::min(options.prefill_chunk, ctx), options.exact, impl_->prefill.kind);
   impl_->pool.emplace(KvLimit(options, *impl_->method, ctx));
 }
 
@@ -161,6 +163,7 @@ ModelSummary Engine::summary() const { return impl_->summary; }
 std::size_t Engine::ctx() const { return impl_->ctx; }
 std::size_t Engine::n_threads() const { return impl_->threads.n_threads(); }
 std::string Engine::kernel() const { return std::string(IsaName(impl_->isa)); }
+const PrefillChoice& Engine::prefill() const { return impl_->prefill; }
 std::string Engine::kv_spec() const { return impl_->method->spec().ToString(); }
 
 std::uint64_t Engine::PredictResidentBytes(std::size_t kv_len) const {

@@ -18,6 +18,7 @@
 
 #include "kv/resolved_method.h"
 #include "llm/chat_template.h"
+#include "llm/prefill_choice.h"
 #include "llm/sampler.h"
 #include "llm/tokenizer.h"
 
@@ -32,6 +33,8 @@ struct EngineOptions {
   // says is not what it was trained for, so callers warn (ModelSummary::ctx_limit).
   std::size_t ctx = 0;
   std::uint64_t kv_limit_bytes = 0;  // hard limit of KV blocks of all sessions; 0: from free memory
+  // Arithmetic of weight products of more than one token: auto | f32 | bf16 (llm/prefill_choice.h).
+  std::string prefill = "auto";
   bool exact = false;              // fixed-order f32 arithmetic: bit-identical for any chunk size
   std::size_t prefill_chunk = 512; // tokens per prefill step
 };
@@ -117,6 +120,7 @@ class Engine {
   std::size_t ctx() const;
   std::size_t n_threads() const;
   std::string kernel() const;  // the kernel that runs: "avx512"
+  const PrefillChoice& prefill() const;  // the arithmetic of prefill that runs, and why
   /// Bytes that a session's KV blocks will hold after `kv_len` tokens: resident == this, exactly.
   std::uint64_t PredictResidentBytes(std::size_t kv_len) const;
   std::uint64_t PredictPayloadBytes(std::size_t kv_len) const;

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "engine/engine.h"
@@ -20,6 +21,7 @@ namespace kvant {
 struct Engine::Impl {
   EngineOptions options;
   Isa isa;
+  PrefillChoice prefill;
   ThreadPool threads;
   std::optional<Tokenizer> tokenizer;
   std::optional<std::string> template_source;
@@ -33,8 +35,8 @@ struct Engine::Impl {
   FileStamp model_file;                      // the file that was loaded
   std::optional<std::uint64_t> fingerprint;  // computed when a state first needs it
 
-  Impl(const EngineOptions& o, Isa i, std::size_t n_threads)
-      : options(o), isa(i), threads(n_threads), model_file(StampOf(o.model_path)) {}
+  Impl(const EngineOptions& o, Isa i, PrefillChoice p, std::size_t n_threads)
+      : options(o), isa(i), prefill(std::move(p)), threads(n_threads), model_file(StampOf(o.model_path)) {}
   /// Throws Error(kInvalidArgument) where the model's file is no longer the one that was loaded.
   std::uint64_t Fingerprint();
   /// Throws Error(kInvalidArgument) where the method's profile is of another model.

@@ -84,11 +84,11 @@ void RopeTurns::Apply(std::size_t token, float* row, std::size_t n_head,
 }
 
 ForwardPass::ForwardPass(const Model& model, const Method& method, Isa isa, ThreadPool& threads,
-                         std::size_t max_chunk, bool exact)
+                         std::size_t max_chunk, bool exact, PrefillKind prefill)
     : model_(model),
       threads_(threads),
       attention_(method, isa, threads.n_threads()),
-      matmul_(isa, threads.n_threads(), max_chunk, MaxCols(model.config), exact),
+      matmul_(isa, threads.n_threads(), max_chunk, MaxCols(model.config), exact, prefill),
       max_chunk_(max_chunk),
       exact_(exact) {
   const ModelConfig& config = model.config;

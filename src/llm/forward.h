@@ -6,8 +6,8 @@
 // 2302.13971).
 //
 // The result for a token does not depend on the number of threads; with `exact`, nor on the chunk that it came
-// in (kv/attention states the condition on the codec). Activations are float, but for the products of one token
-// with quantized weights (matmul_kernels.h).
+// in (kv/attention states the condition on the codec). Activations are float, but for products with weights: of
+// one token with quantized weights (matmul_kernels.h), and of many with PrefillKind::kBf16.
 #pragma once
 
 #include <cstddef>
@@ -44,9 +44,10 @@ class RopeTurns {
 
 class ForwardPass {
  public:
-  /// Scratch for up to max_chunk tokens a step. `exact` is AttendArgs::exact.
+  /// Scratch for up to max_chunk tokens a step. `exact` is AttendArgs::exact; `prefill` is the arithmetic of
+  /// weight products of steps of more than one token.
   ForwardPass(const Model& model, const Method& method, Isa isa, ThreadPool& threads,
-              std::size_t max_chunk, bool exact);
+              std::size_t max_chunk, bool exact, PrefillKind prefill = PrefillKind::kF32);
 
   /// Runs 1 to max_chunk tokens at positions cache.length() and up, appends their rows and commits
   /// them. On an Error the cache holds what it held before; where the step freed rows that this

@@ -4,8 +4,9 @@
 // Weight products over a thread pool: one or many tokens times one or more matrices.
 //
 // Work is cut by rows of the matrices, never by columns, so results do not depend on the number of
-// threads. One token meets quantized weights in integers, with its activations in two digits; many tokens, and
-// one where `exact` asks for it, take the exact products (matmul_kernels.h).
+// threads. One token meets quantized weights in integers, with its activations in two digits, many take the
+// arithmetic that PrefillKind names; with `exact` and PrefillKind::kF32 both take the exact products
+// (matmul_kernels.h).
 #pragma once
 
 #include <cstddef>
@@ -16,23 +17,19 @@
 #include "base/thread_pool.h"
 #include "llm/activation.h"
 #include "llm/matmul_kernels.h"
+#include "llm/prefill_gemm.h"
+#include "llm/product_target.h"
 #include "llm/weight_matrix.h"
 #include "tensor/matrix_view.h"
 
 namespace kvant {
 
-/// One matrix of a product and where its outputs go.
-struct ProductTarget {
-  const WeightMatrix* weights;  // [n_rows, n_cols]
-  MatrixView<float> output;     // [n_tokens, weights->n_rows()]
-  bool add = false;             // output += product (residual) instead of output = product
-};
-
 class Matmul {
  public:
-  /// Scratch for up to max_tokens tokens and matrices of up to max_cols columns. With `exact` one token and
-  /// many give the same bits.
-  Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size_t max_cols, bool exact);
+  /// Scratch for up to max_tokens tokens and matrices of up to max_cols columns. `exact`: no rounding of
+  /// activations for one token; `prefill`: the arithmetic for more.
+  Matmul(Isa isa, std::size_t n_threads, std::size_t max_tokens, std::size_t max_cols, bool exact,
+         PrefillKind prefill = PrefillKind::kF32);
 
   /// All targets in one parallel loop. They share the activations [n_tokens, n_cols].
   void Run(std::span<const ProductTarget> targets, MatrixView<const float> input,
@@ -43,8 +40,7 @@ class Matmul {
 
  private:
   struct Worker {
-    Buffer<float> weights;        // [n_cols, 64]
-    Buffer<float> tile, up_tile;  // [n_tokens, 64], or panels of one token
+    Buffer<float> rows, up_rows;  // outputs of a work item
   };
   // One token as the products of a matrix take it.
   struct OneInput {
@@ -55,12 +51,11 @@ class Matmul {
   void PanelsTimes(const WeightMatrix& weights, std::size_t panel, std::size_t n_panels,
                    const OneInput& input, float* y) const;
   void RunOne(std::span<const ProductTarget> targets, const float* x, ThreadPool& threads);
-  void TileTimes(const WeightMatrix& weights, std::size_t panel, std::size_t n_panels,
-                 MatrixView<const float> input, Worker& worker, float* tile);
 
   const MatmulKernels* kernels_;
   std::size_t max_tokens_;
   bool exact_;
+  PrefillGemm prefill_;             // products of more than one token
   Buffer<ActivationGroup> digits_;  // [max_cols / 32]
   std::vector<Worker> workers_;
 };

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -32,6 +34,13 @@ constexpr std::array kBuilt = {Isa::kScalar};
 bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+
+// The register states that the system saves (XCR0); the caller checked OSXSAVE.
+std::uint64_t SavedStates() {
+  std::uint32_t low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<std::uint64_t>(high) << 32) | low;
 }
 #elif defined(__aarch64__)
 bool HasDotProduct() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
@@ -73,6 +82,32 @@ bool IsaSupported(Isa isa) {
   return isa == Isa::kScalar || (isa == Isa::kNeon && HasDotProduct());
 #else
   return isa == Isa::kScalar;
+#endif
+}
+
+bool HasBFloat16Dots() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return IsaSupported(Isa::kAvx512) && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+         (eax & (1u << 5)) != 0;
+#else
+  return false;
+#endif
+}
+
+bool HasBFloat16Tiles() {
+#if defined(__x86_64__)
+  constexpr unsigned kOsXsave = 1u << 27, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr std::uint64_t kTileStates = (1u << 17) | (1u << 18);  // configuration and data
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;     // arch_prctl's
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kOsXsave) == 0) return false;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
+  return (SavedStates() & kTileStates) == kTileStates &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
 #endif
 }
 

@@ -23,6 +23,11 @@ enum class Isa : std::uint8_t { kScalar, kNeon, kAvx2, kAvx512 };
 std::string_view IsaName(Isa isa);
 /// Does this processor (and this build) run it?
 bool IsaSupported(Isa isa);
+/// Dot products of bfloat16 pairs (AVX512_BF16).
+bool HasBFloat16Dots();
+/// Products of bfloat16 tiles (AMX_BF16): the processor has them, the system saves their registers and let
+/// this process use them, which is asked for here.
+bool HasBFloat16Tiles();
 /// Those that this build has kernels for (neon or the AVX ones, by the architecture), slowest first.
 std::span<const Isa> AllIsas();
 /// The supported ones, slowest first; never empty.
