@@ -96,7 +96,7 @@ TEST(BenchChoices, TheCommandChoosesTheSameAgain) {
   options.protocol = "honest";
   EXPECT_EQ(CommandOf(options, "honest", {"fp16", "bf16"}),
             "kvant bench -m 'a model.gguf' --protocol honest --lengths 231,1024 --rounds 6 --arms "
-            "bf16 --threads 2 --kernel auto --seed 42");
+            "bf16 --threads 2 --kernel auto --prefill auto --seed 42");
   // The baseline alone, although the protocol has a method.
   options.arms = "fp16";
   EXPECT_NE(CommandOf(options, "honest", {"fp16", "bf16"}).find("--arms fp16 "), std::string::npos);

@@ -91,7 +91,7 @@ nlohmann::json ToJson(const RunOptions& options, const StateReport& state, const
   return result;
 }
 
-nlohmann::json ToJson(const GenerateResult& result, const Session& session) {
+nlohmann::json ToJson(const GenerateResult& result, const Session& session, const Engine& engine) {
   const KvReport kv = session.kv();
   return {{"text", ToValidUtf8(result.text)},
           {"tokens", result.tokens},
@@ -113,6 +113,7 @@ nlohmann::json ToJson(const GenerateResult& result, const Session& session) {
             {"exact_tokens", kv.exact_tokens},
             {"kernel", kv.kernel},
             {"path", kv.path}}},
+          {"prefill", {{"name", engine.prefill().name}, {"reason", engine.prefill().reason}}},
           {"process_peak_bytes", ProcessPeakBytes()}};
 }
 
@@ -131,7 +132,7 @@ void SaveState(const RunOptions& options, const GenerateResult& result, const Se
 void Report(const RunOptions& options, const GenerateResult& result, const StateReport& state,
             const Session& session, const Engine& engine, bool silent) {
   if (options.common.json) {
-    nlohmann::json json = ToJson(result, session);
+    nlohmann::json json = ToJson(result, session, engine);
     json.update(ToJson(options, state, session));
     WriteJson(options.common, json);
   }

@@ -48,6 +48,7 @@ struct RunSample {
   KvReport kv;          // of the cache after the last step
   KvSides kv_sides;     // its bytes by side, as the method predicts them
   std::string storage;  // "exact", "packed" or "simulated"
+  std::string prefill;  // PrefillChoice::name of the engine
   // Tokens that the reading rule let the last step read packed; more than 0 and no packed token in
   // `kv` means that the method was not applied.
   std::size_t predicted_packed_tokens = 0;

@@ -149,6 +149,7 @@ RunSample EngineRunner::RunOnce(const Arm& arm, std::size_t length, std::size_t 
   sample.kv = session.kv();
   sample.kv_sides = SidesOf(BindMethod(arm.spec, engine.summary()), session.kv_len());
   sample.storage = StorageOf(arm.spec, engine.summary());
+  sample.prefill = engine.prefill().name;
   // What the last query, at the position before kv_len, was to read packed.
   sample.predicted_packed_tokens =
       PredictPackedTokens(arm.spec, engine.summary(), session.kv_len() - 1);

@@ -239,11 +239,12 @@ std::string MachineLine(const json& result) {
       rows.empty() ? ""
                    : fmt::format(", {} threads, kernel {}",
                                  rows[0].at("threads").get<std::size_t>(), Text(rows[0], "kernel"));
+  const std::string prefill = rows.empty() ? "" : rows[0].value("prefill", "");
   const double gb_s = env.at("read_bandwidth").at("median_gb_s");
   const double weight_bytes = result.at("model").at("weight_bytes");
   return fmt::format("{}, {} processors{}; reads {} GB/s, so the weights in {} ms",
                      Text(env.at("cpu"), "model"), env.at("cpu").at("online").get<std::size_t>(),
-                     used, Number(gb_s), Number(weight_bytes / gb_s / 1e6));
+                     prefill.empty() ? used : used + ", prefill " + prefill, Number(gb_s), Number(weight_bytes / gb_s / 1e6));
 }
 
 std::string BuildLine(const json& result) {

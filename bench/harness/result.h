@@ -8,7 +8,7 @@
 // runs[].
 //   checks[] {name, verdict: pass|fail|info, detail}
 //   rows[]   {arm, spec, length, phase: prefill|ttft|decode|step, unit, median, min, max, n,
-//            samples[n], kernel, path, storage, threads, flags[], against_baseline{ratio, noise[2],
+//            samples[n], kernel, path, storage, prefill, threads, flags[], against_baseline{ratio, noise[2],
 //            verdict} (null for the baseline)}; phase step also has p95
 //   fits[]   {arm, spec, slope_ns_per_token, slope_ci[2], intercept_ms, intercept_ci[2],
 //   slope_ratio,

@@ -131,6 +131,7 @@ json BaseRow(const BenchConfig& config, const std::vector<const TimedRun*>& runs
           {"kernel", last.kv.kernel},
           {"path", last.kv.path},
           {"storage", last.storage},
+          {"prefill", last.prefill},
           {"flags", FlagsOf(config, runs)}};
 }
 

@@ -181,7 +181,7 @@ class Session {
   /// it was loaded.
   std::uint64_t Save(const std::string& path) const;
   /// Becomes the session that was saved: what follows gives the same bits as it would have given there, also
-  /// on another instruction set. Its snapshots are dropped. Throws Error with one sentence and leaves the
+  /// on another instruction set where the arithmetic of prefill is the same. Its snapshots are dropped. Throws Error with one sentence and leaves the
   /// session as it was: kNotFound, kCorruptData (not a state, truncated, damaged), kUnsupported (format
   /// version), kInvalidArgument (another model, RoPE or method, more tokens than ctx), kResourceExhausted (the
   /// KV byte limit; the session's own blocks are in use until it has become the other one).

@@ -187,7 +187,8 @@ TEST_F(CliTest, TokenizeGoesThereAndBack) {
 
 TEST_F(CliTest, EvalOfAMethodAgainstItselfIsExactlyZero) {
   const std::string ids = WriteFile("eval_ids.json", "{\"ids\": [5, 9, 12, 7, 5, 9, 30, 31, 32, 5, 9]}");
-  const Outcome outcome = Kvant({"eval", "-m", model_, "--ids", ids, "--against", "fp16", "--json"});
+  const Outcome outcome = Kvant({"eval", "-m", model_, "--ids", ids, "--against", "fp16", "--prefill", "f32",
+                                 "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const nlohmann::json result = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(result["n"], 10);
@@ -195,8 +196,21 @@ TEST_F(CliTest, EvalOfAMethodAgainstItselfIsExactlyZero) {
   EXPECT_EQ(result["kld"]["mean"], 0.0);
   EXPECT_EQ(result["top1_agreement"], 1.0);
   const Outcome chunked =
-      Kvant({"eval", "-m", model_, "--ids", ids, "--chunk", "4", "--json"});
+      Kvant({"eval", "-m", model_, "--ids", ids, "--chunk", "4", "--prefill", "f32", "--json"});
   EXPECT_EQ(nlohmann::json::parse(chunked.out)["nll"], result["nll"]);
+}
+
+TEST_F(CliTest, PrefillArithmeticIsChosenByNameAndSaid) {
+  const Outcome f32 = Kvant({"run", "-m", model_, "-p", "hello", "-n", "2", "--prefill", "f32", "--json"});
+  ASSERT_EQ(f32.status, 0) << f32.err;
+  const nlohmann::json prefill = nlohmann::json::parse(f32.out)["prefill"];
+  EXPECT_EQ(prefill["name"].get<std::string>().rfind("f32/", 0), 0u) << prefill;
+  EXPECT_EQ(prefill["reason"], "asked for");
+  const Outcome stats = Kvant({"run", "-m", model_, "-p", "hello", "-n", "2", "--stats"});
+  EXPECT_NE(stats.err.find("prefill products "), std::string::npos) << stats.err;
+  const Outcome unknown = Kvant({"run", "-m", model_, "-p", "hello", "--prefill", "int4"});
+  EXPECT_NE(unknown.status, 0);
+  EXPECT_NE(unknown.err.find("auto, f32, bf16"), std::string::npos) << unknown.err;
 }
 
 TEST_F(CliTest, ChatKeepsTheConversationAndSaysWhenItIsFull) {
