@@ -39,7 +39,7 @@ bench::MemoryReport MeasureInProcess(const BenchOptions& options, const bench::A
   std::vector<std::string> argv = {"/proc/self/exe",
                                    "bench",
                                    "-m",
-                                   ResolveModelPath(common.model),
+                                   common.ModelReference(),
                                    "--protocol",
                                    options.protocol,
                                    "--memory-of",

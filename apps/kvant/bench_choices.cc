@@ -111,6 +111,7 @@ std::string ReproduceCommand(const BenchOptions& options, const bench::BenchConf
   for (const std::string& spec : ChosenSpecs(options, config)) {
     arms += (arms.empty() ? "" : ";") + spec;
   }
+  if (!options.common.geometry.empty()) command += " --geometry " + Quote(options.common.geometry);
   command += fmt::format(" --lengths {} --rounds {}", lengths, measured.rounds);
   if (!arms.empty()) command += " --arms " + Quote(arms);
   if (config.protocol.published && arms.empty() && options.has_kv) {

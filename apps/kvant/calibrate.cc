@@ -13,6 +13,7 @@
 #include "kv/resolved_method.h"
 #include "llm/gguf.h"
 #include "llm/model.h"
+#include "llm/synthetic.h"
 
 namespace kvant::cli {
 namespace {
@@ -27,7 +28,7 @@ struct CalibrateOptions {
 
 // The tokens to measure: the start of the text, as many as were asked for and the model takes.
 std::vector<TokenId> TokensOf(const CalibrateOptions& options, const std::string& model_path) {
-  const GgufFile file = GgufFile::Open(model_path);
+  const GgufFile file = OpenModel(model_path);
   const std::size_t ctx_limit = ReadModelConfig(file).ctx_limit;
   const std::string text = ReadInputFile(options.text_file);
   std::vector<TokenId> ids = Tokenizer::FromGguf(file).Encode(text, /*parse_special=*/false);
@@ -64,6 +65,7 @@ nlohmann::json LayersJson(const KeyProfile& profile, const CacheGeometry& geomet
 }
 
 void PrintText(const nlohmann::json& document) {
+  fmt::print("{}", NoticeLine(document["notice"].get<std::string>()));
   fmt::print("Smoothing of keys over {} tokens (smallest and largest lambda of a channel)\n",
              document["tokens"].get<std::uint64_t>());
   for (const auto& layer : document["layers"]) {
@@ -97,6 +99,7 @@ int Calibrate(const CalibrateOptions& options) {
   SaveKeyProfile(profile, options.output);
   const nlohmann::json document = {{"target", options.target},
                                    {"path", options.output},
+                                   {"notice", engine.summary().notice},
                                    {"spec", spec},
                                    {"fingerprint", fmt::format("{:016x}", profile.fingerprint)},
                                    {"tokens", profile.n_tokens},
@@ -121,8 +124,7 @@ void AddCalibrateCommand(CLI::App& app, Dispatch& dispatch) {
   command->add_option("--tokens", options->tokens, "measure at most this many first tokens")
       ->check(CLI::Range(std::size_t{5}, std::size_t{1} << 20))
       ->capture_default_str();
-  command->add_option("-m,--model", options->common.model, "GGUF file, or the name of a fetched model")
-      ->capture_default_str();
+  AddModelReference(*command, options->common);
   command->add_option("--threads", options->common.threads, "threads (0: one for each processor)")
       ->capture_default_str();
   command->add_option("--kernel", options->common.kernel, "auto, scalar, neon, avx2 or avx512")

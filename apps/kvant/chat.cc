@@ -143,6 +143,7 @@ class Chat {
 int RunChat(ChatOptions& options) {
   options.sampling.sampler.seed = options.common.seed;
   Engine engine(options.common.ToEngineOptions());
+  fmt::print(stderr, "{}", NoticeLine(engine.summary().notice));
   WarnBeyondModel(engine.ctx(), engine.summary().ctx_limit, options.common.quiet);
   EncodeChat(engine, {{"user", "x"}});  // a missing or unknown template is said now, not later
   return Chat(engine, options).Loop();

@@ -281,13 +281,15 @@ int Eval(const EvalOptions& options) {
   std::optional<Engine> against;
   if (!options.against.empty()) {
     engine_options.kv_spec = options.against;
-    against.emplace(engine_options);
+    against.emplace(engine_options, &engine);
   }
   const Input input = ReadInput(options, engine);
   if (input.ids.size() < 2) {
     Fail(ErrorCode::kInvalidArgument, "the input has {} tokens; at least 2 are needed",
          input.ids.size());
   }
+  const std::string notice = engine.summary().notice;
+  if (!options.common.json || !options.common.json_path.empty()) fmt::print("{}", NoticeLine(notice));
   Evaluation evaluation(engine, against ? &*against : nullptr, chunk, options.common.quiet);
   nlohmann::json runs = nlohmann::json::array();
   for (const std::size_t depth : options.depths.empty() ? std::vector<std::size_t>{0} : options.depths) {
@@ -306,6 +308,7 @@ int Eval(const EvalOptions& options) {
   }
   if (options.common.json) {
     nlohmann::json document = runs[0];
+    document["notice"] = notice;
     if (runs.size() > 1) document["depths"] = runs;
     WriteJson(options.common, document);
   }

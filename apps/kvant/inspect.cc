@@ -17,6 +17,7 @@
 #include "kv/resolved_method.h"
 #include "llm/gguf.h"
 #include "llm/model.h"
+#include "llm/synthetic.h"
 
 namespace kvant::cli {
 namespace {
@@ -135,6 +136,7 @@ void PrintText(const nlohmann::json& document, bool tensors) {
   const auto& g = document["geometry"];
   fmt::print("{} ({}), {}\n", g["name"].get<std::string>(), g["architecture"].get<std::string>(),
              FormatBytes(g["file_bytes"].get<std::uint64_t>()));
+  fmt::print("{}", NoticeLine(document["notice"].get<std::string>()));
   fmt::print("  {} layers, {} query heads, {} KV heads ({} a KV head), head_dim {}\n",
              g["n_layer"].get<std::size_t>(), g["n_q_head"].get<std::size_t>(),
              g["n_kv_head"].get<std::size_t>(), g["heads_per_kv"].get<std::size_t>(),
@@ -171,7 +173,7 @@ void PrintText(const nlohmann::json& document, bool tensors) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const GgufFile file = GgufFile::Open(ResolveModelPath(options.common.model));
+  const GgufFile file = OpenModel(options.common.ModelReference());
   const ModelConfig config = ReadModelConfig(file);
   const CacheGeometry geometry = ReadCacheGeometry(file, config);
   const std::size_t tokens = options.common.ctx == 0 ? config.ctx_limit : options.common.ctx;
@@ -188,6 +190,7 @@ int Inspect(const InspectOptions& options) {
     if (seen.insert(method["spec"].get<std::string>()).second) methods.push_back(std::move(method));
   }
   nlohmann::json document = {{"path", file.path()},
+                             {"notice", ModelNotice(file)},
                              {"geometry", GeometryJson(file, config)},
                              {"tensors", TensorsJson(file)},
                              {"k_bias", KeyBiasJson(file, config)},
@@ -208,8 +211,7 @@ void AddInspectCommand(CLI::App& app, Dispatch& dispatch) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Geometry and weights of a model, and what its cache will cost");
-  command->add_option("-m,--model", options->common.model, "GGUF file or name")
-      ->capture_default_str();
+  AddModelReference(*command, options->common);
   command->add_option("--ctx", options->common.ctx, "tokens to predict bytes for (0: the model's limit)")
       ->capture_default_str();
   CLI::Option* kv = command->add_option("--kv", options->common.kv, "also predict this method");

@@ -14,6 +14,7 @@
 
 #include "apps/kvant/model_catalog.h"
 #include "base/error.h"
+#include "llm/synthetic.h"
 
 namespace kvant::cli {
 namespace {
@@ -30,7 +31,31 @@ bool IsFile(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+// A GGUF path as it is, or the cached file of a known name (KVANT_MODEL overrides the default one).
+std::string ResolveModelPath(const std::string& model) {
+  if (model == kDefaultModel) {
+    if (const std::string path = Environment("KVANT_MODEL"); !path.empty()) return path;
+  }
+  const bool looks_like_path = model.find('/') != std::string::npos || model.ends_with(".gguf");
+  if (looks_like_path || IsFile(model)) return model;
+  const std::string cached = ModelCacheFolder() + "/" + model + ".gguf";
+  if (IsFile(cached)) return cached;
+  Fail(ErrorCode::kNotFound,
+       "model '{}' is neither a file nor in {}; run 'kvant fetch' for the names that can be fetched",
+       model, ModelCacheFolder());
+}
+
 }  // namespace
+
+std::string CommonOptions::ModelReference() const {
+  if (IsSynthetic(model)) return AddSyntheticFields(model, geometry, seed);
+  if (!geometry.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "--geometry shapes a synthetic model and '{}' is none; give -m synthetic:NAME, where NAME is one of {}",
+         model, SyntheticNames());
+  }
+  return ResolveModelPath(model);
+}
 
 EngineOptions CommonOptions::ToEngineOptions() const {
   if (device != "cpu") {
@@ -38,7 +63,7 @@ EngineOptions CommonOptions::ToEngineOptions() const {
          "device '{}' does not run models in this version; use --device cpu", device);
   }
   EngineOptions engine;
-  engine.model_path = ResolveModelPath(model);
+  engine.model_path = ModelReference();
   engine.kv_spec = kv;
   engine.kernel = kernel;
   engine.n_threads = threads;
@@ -49,9 +74,19 @@ EngineOptions CommonOptions::ToEngineOptions() const {
   return engine;
 }
 
-void AddModelOptions(CLI::App& command, CommonOptions& options) {
-  command.add_option("-m,--model", options.model, "GGUF file, or the name of a fetched model")
+void AddModelReference(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option("-m,--model", options.model,
+                  "GGUF file, the name of a fetched model, or synthetic:NAME (random weights for speed and "
+                  "memory; NAME: " +
+                      SyntheticNames() + ")")
       ->capture_default_str();
+  command.add_option("--geometry", options.geometry,
+                     "shape of a synthetic model, over its name's: n_layer=4,n_embd=256,...");
+}
+
+void AddModelOptions(CLI::App& command, CommonOptions& options) {
+  AddModelReference(command, options);
   command.add_option("--kv", options.kv, "how the KV cache is kept: a method, see 'kvant methods'")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "threads (0: one for each processor)")
@@ -97,17 +132,8 @@ std::string ModelCacheFolder() {
   return home + "/.cache/kvant/models";
 }
 
-std::string ResolveModelPath(const std::string& model) {
-  if (model == kDefaultModel) {
-    if (const std::string path = Environment("KVANT_MODEL"); !path.empty()) return path;
-  }
-  const bool looks_like_path = model.find('/') != std::string::npos || model.ends_with(".gguf");
-  if (looks_like_path || IsFile(model)) return model;
-  const std::string cached = ModelCacheFolder() + "/" + model + ".gguf";
-  if (IsFile(cached)) return cached;
-  Fail(ErrorCode::kNotFound,
-       "model '{}' is neither a file nor in {}; run 'kvant fetch' for the names that can be fetched",
-       model, ModelCacheFolder());
+std::string NoticeLine(std::string_view notice) {
+  return notice.empty() ? std::string() : fmt::format("{}\n", notice);
 }
 
 std::uint64_t ParseByteSize(const std::string& text) {

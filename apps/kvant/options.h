@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/engine.h"
 
@@ -18,9 +19,11 @@ class App;
 
 namespace kvant::cli {
 
-/// -m --kv --threads --kernel --prefill --ctx --seed --device --kv-limit --exact --quiet --json [FILE]
+/// -m --geometry --kv --threads --kernel --prefill --ctx --seed --device --kv-limit --exact --quiet
+/// --json [FILE]
 struct CommonOptions {
   std::string model = "smollm2-135m";
+  std::string geometry;  // fields of a synthetic model
   std::string kv = "turboquant_rvq";
   std::string kernel = "auto";
   std::string prefill = "auto";
@@ -34,16 +37,22 @@ struct CommonOptions {
   bool json = false;
   std::string json_path;  // empty: stdout
 
+  /// The model as the engine takes it: a GGUF path as it is, the cached file of a known name, or a synthetic
+  /// model with all its fields and its seed. Throws Error(kNotFound) that says how to fetch a model, and
+  /// kInvalidArgument for a bad geometry.
+  std::string ModelReference() const;
   /// The engine options these mean. Resolves the model name; throws Error for a bad value.
   EngineOptions ToEngineOptions() const;
 };
 
+/// -m and --geometry
+void AddModelReference(CLI::App& command, CommonOptions& options);
 void AddModelOptions(CLI::App& command, CommonOptions& options);  // all of the above but --json
 void AddJsonOption(CLI::App& command, CommonOptions& options);
 
-/// A GGUF path as it is, or the cached file of a known name ("smollm2-135m"; KVANT_MODEL overrides the
-/// default name). Throws Error(kNotFound) that says how to fetch it.
-std::string ResolveModelPath(const std::string& model);
+/// The line that says what the model's notice says, for people; empty without one. ModelSummary::notice and
+/// ModelNotice give it.
+std::string NoticeLine(std::string_view notice);
 /// The per-user cache folder of models: $XDG_CACHE_HOME/kvant/models or ~/.cache/kvant/models.
 std::string ModelCacheFolder();
 /// "512M" -> bytes. Throws Error(kInvalidArgument).

@@ -93,7 +93,8 @@ nlohmann::json ToJson(const RunOptions& options, const StateReport& state, const
 
 nlohmann::json ToJson(const GenerateResult& result, const Session& session, const Engine& engine) {
   const KvReport kv = session.kv();
-  return {{"text", ToValidUtf8(result.text)},
+  return {{"notice", engine.summary().notice},
+          {"text", ToValidUtf8(result.text)},
           {"tokens", result.tokens},
           {"finish", FinishReasonName(result.finish)},
           {"prompt_tokens", result.prompt_tokens},
@@ -160,6 +161,7 @@ int Run(RunOptions& options) {
   Sampler sampler(options.sampling.sampler);
   Engine engine(options.common.ToEngineOptions());
   WarnBeyondModel(engine.ctx(), engine.summary().ctx_limit, options.common.quiet);
+  fmt::print(stderr, "{}", NoticeLine(engine.summary().notice));
   WarnInexpressible(engine.tokenizer(), prompt, options.common.quiet);
   Session session = engine.NewSession();
   StateReport state;

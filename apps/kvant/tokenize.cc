@@ -12,7 +12,7 @@
 #include "apps/kvant/generation.h"
 #include "apps/kvant/options.h"
 #include "base/error.h"
-#include "llm/gguf.h"
+#include "llm/synthetic.h"
 
 namespace kvant::cli {
 namespace {
@@ -43,7 +43,7 @@ std::vector<TokenId> ParseIds(const std::string& text) {
 }
 
 int Tokenize(const TokenizeOptions& options) {
-  const GgufFile file = GgufFile::Open(ResolveModelPath(options.common.model));
+  const GgufFile file = OpenModel(options.common.ModelReference());
   const Tokenizer tokenizer = Tokenizer::FromGguf(file);
   const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
   if (options.decode) {
@@ -71,8 +71,7 @@ void AddTokenizeCommand(CLI::App& app, Dispatch& dispatch) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command =
       app.add_subcommand("tokenize", "Text on stdin to token ids (no BOS), or back with --decode");
-  command->add_option("-m,--model", options->common.model, "GGUF file or name")
-      ->capture_default_str();
+  AddModelReference(*command, options->common);
   command->add_flag("--special", options->special, "parse control tokens written in the text");
   command->add_flag("--decode", options->decode, "ids on stdin to text");
   AddJsonOption(*command, options->common);

@@ -66,6 +66,7 @@ nlohmann::json ModelToJson(const ModelSummary& model) {
   // Results are passed on; the folder is nobody's business.
   return {{"path", std::filesystem::path(model.path).filename().string()},
           {"name", model.name},
+          {"notice", model.notice},
           {"architecture", model.architecture},
           {"weight_types", model.weight_types},
           {"file_bytes", model.file_bytes},
@@ -88,7 +89,9 @@ void EngineRunner::Prepare(const Arm& arm) {
   if (engines_.count(arm.name) != 0) return;
   EngineOptions options = options_;
   options.kv_spec = arm.spec;
-  auto engine = std::make_unique<Engine>(options);
+  // Weights are the same for every arm, and a large model fits once.
+  const Engine* loaded = engines_.empty() ? nullptr : &first();
+  auto engine = std::make_unique<Engine>(options, loaded);
   if (!prompts_) prompts_.emplace(style_, engine->tokenizer());
   engines_[arm.name] = std::move(engine);
 }

@@ -246,6 +246,9 @@ std::string RenderHtml(const json& result) {
   std::string body =
       fmt::format("<h1>{}</h1>\n<p class=\"verdict {}\"><b>{}</b>: {}</p>\n", EscapeHtml(title),
                   css_class, EscapeHtml(status), EscapeHtml(verdict.at("sentence")));
+  if (const std::string notice = ModelNoticeOf(result); !notice.empty()) {
+    body += fmt::format("<p class=\"verdict\"><b>{}</b></p>\n", EscapeHtml(notice));
+  }
   body += fmt::format("<ul class=\"facts\"><li>{}</li><li>{}</li><li>{}</li></ul>\n",
                       EscapeHtml(ModelLine(result)), EscapeHtml(MachineLine(result)),
                       EscapeHtml(BuildLine(result)));

@@ -232,6 +232,8 @@ std::string ModelLine(const json& result) {
       model.at("n_kv_head").get<std::size_t>(), model.at("head_dim").get<std::size_t>());
 }
 
+std::string ModelNoticeOf(const json& result) { return result.at("model").value("notice", ""); }
+
 std::string MachineLine(const json& result) {
   const json& env = result.at("env");
   const json& rows = result.at("rows");
@@ -265,6 +267,9 @@ const json* FindResultRow(const json& result, const std::string& arm, const json
 std::string RenderText(const json& result) {
   std::string text = fmt::format("kvant bench, protocol {}\n", Text(result.at("protocol"), "name"));
   text += fmt::format("  model    {}\n", ModelLine(result));
+  if (const std::string notice = ModelNoticeOf(result); !notice.empty()) {
+    text += fmt::format("           {}\n", notice);
+  }
   text += fmt::format("  machine  {}\n", MachineLine(result));
   text += fmt::format("  build    {}\n\n", BuildLine(result));
   text += IsPublished(result) ? RenderPublished(result)

@@ -44,6 +44,8 @@ std::string AgainstBaseline(const nlohmann::json& row);
 std::string BreakEvenText(const nlohmann::json& fit);
 /// One line each: model, machine, build.
 std::string ModelLine(const nlohmann::json& result);
+/// What must be said of a result of this model: "synthetic weights: ..."; empty for others.
+std::string ModelNoticeOf(const nlohmann::json& result);
 std::string MachineLine(const nlohmann::json& result);
 std::string BuildLine(const nlohmann::json& result);
 /// The row of an arm, length and phase; nullptr where there is none.

@@ -20,6 +20,7 @@ constexpr std::size_t kMaxContext = std::size_t{1} << 32;
 ModelSummary Summarize(const GgufFile& file, const ModelConfig& config) {
   ModelSummary summary;
   summary.path = file.path();
+  summary.notice = ModelNotice(file);
   summary.name = config.name;
   summary.architecture = config.architecture;
   summary.weight_types = WeightTypeSummary(file);
@@ -83,6 +84,14 @@ std::uint64_t KvLimit(const EngineOptions& options, const Method& method, std::s
   return available == 0 ? 0 : free;
 }
 
+// A synthetic model may ask for any size; without this the system would end the process.
+void CheckMemory(const GgufFile& file) {
+  const std::uint64_t available = AvailableMemoryBytes();
+  if (ModelNotice(file).empty() || available == 0 || file.file_bytes() <= available) return;
+  Fail(ErrorCode::kResourceExhausted, "{}: its weights need {}, and {} are free; choose a smaller geometry",
+       file.path(), FormatBytes(file.file_bytes()), FormatBytes(available));
+}
+
 }  // namespace
 
 std::string_view FinishReasonName(FinishReason reason) {
@@ -105,7 +114,7 @@ double GenerateResult::decode_tok_s() const {
   return decode_s > 0 ? static_cast<double>(step_s.size()) / decode_s : 0;
 }
 
-Engine::Engine(const EngineOptions& options) {
+Engine::Engine(const EngineOptions& options, const Engine* weights_of) {
   // What costs nothing to check is checked before the weights are read.
   const MethodSpec spec = ParseMethodSpec(options.kv_spec);
   const Isa isa = ResolveIsa(options.kernel);
@@ -113,7 +122,7 @@ Engine::Engine(const EngineOptions& options) {
     Fail(ErrorCode::kInvalidArgument, "a prefill chunk of {} tokens was asked for; allowed are 1 to {}",
          options.prefill_chunk, kMaxPrefillChunk);
   }
-  const GgufFile file = GgufFile::Open(options.model_path);
+  const GgufFile file = OpenModel(options.model_path);
   const ModelConfig config = ReadModelConfig(file);
   const CacheGeometry geometry = ReadCacheGeometry(file, config);
   auto method = std::make_shared<const Method>(spec, geometry);
@@ -134,11 +143,17 @@ Engine::Engine(const EngineOptions& options) {
   if (file.Find("tokenizer.chat_template") != nullptr) {
     impl_->template_source = std::string(file.GetString("tokenizer.chat_template"));
   }
-  impl_->model = Model::Load(file, impl_->threads);
+  if (weights_of != nullptr) {
+    KVANT_CHECK(weights_of->impl_->options.model_path == options.model_path);
+    impl_->model = weights_of->impl_->model;
+  } else {
+    CheckMemory(file);
+    impl_->model = std::make_shared<const Model>(Model::Load(file, impl_->threads));
+  }
   impl_->summary = Summarize(file, config);
   impl_->summary.cache = geometry;
-  impl_->summary.weight_bytes = impl_->model.weight_bytes();
-  impl_->forward.emplace(impl_->model, *impl_->method, isa, impl_->threads,
+  impl_->summary.weight_bytes = impl_->model->weight_bytes();
+  impl_->forward.emplace(*impl_->model, *impl_->method, isa, impl_->threads,
                          std::min(options.prefill_chunk, ctx), options.exact, impl_->prefill.kind);
   impl_->pool.emplace(KvLimit(options, *impl_->method, ctx));
 }

@@ -25,7 +25,7 @@
 namespace kvant {
 
 struct EngineOptions {
-  std::string model_path;
+  std::string model_path;          // a GGUF file, or a synthetic model (llm/synthetic_geometry.h)
   std::string kv_spec = "turboquant_rvq";  // the method grammar, src/kv/spec.h
   std::string kernel = "auto";     // auto | scalar | neon | avx2 | avx512; a missing one is an Error
   std::size_t n_threads = 0;       // 0: every processor this process may use
@@ -90,6 +90,7 @@ struct GenerateResult {
 /// The geometry and identity of a loaded model, for reports.
 struct ModelSummary {
   std::string path, name, architecture, weight_types;
+  std::string notice;  // what every report of it has to say: kSyntheticNotice, or nothing
   std::uint64_t file_bytes = 0, weight_bytes = 0;
   std::size_t n_layer = 0, n_q_head = 0, n_kv_head = 0, head_dim = 0, n_embd = 0, n_ff = 0;
   std::size_t n_vocab = 0, ctx_limit = 0;
@@ -110,7 +111,9 @@ class Session;
 class Engine {
  public:
   /// Loads the model. Throws Error for every bad input (see EngineOptions).
-  explicit Engine(const EngineOptions& options);
+  explicit Engine(const EngineOptions& options) : Engine(options, nullptr) {}
+  /// The same, but takes the weights of an engine of the same model_path, which both then own. nullptr: loads.
+  Engine(const EngineOptions& options, const Engine* weights_of);
   ~Engine();
 
   const Tokenizer& tokenizer() const;

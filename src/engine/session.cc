@@ -39,9 +39,9 @@ void Session::Impl::CheckFits(std::size_t n_prompt) const {
          "the prompt has {} tokens and {} are there already, but the context holds {}; shorten the "
          "text{}",
          n_prompt, tokens.size(), engine->ctx,
-         engine->ctx < engine->model.config.ctx_limit
+         engine->ctx < engine->model->config.ctx_limit
              ? fmt::format(" or raise --ctx (this model was made for {})",
-                           engine->model.config.ctx_limit)
+                           engine->model->config.ctx_limit)
              : "");
   }
   const std::uint64_t needed = engine->method->Predict(total).resident;
@@ -178,7 +178,7 @@ void Session::Evaluate(
   }
   impl_->CheckFits(tokens.size());
   impl_->RunPending();
-  const std::size_t n_vocab = impl_->engine->model.config.n_vocab;
+  const std::size_t n_vocab = impl_->engine->model->config.n_vocab;
   Buffer<float> logits(visit ? std::min(kLogitRows, chunk) * n_vocab : 0, MemoryTag::kLogits);
   for (std::size_t done = 0; done < tokens.size();) {
     const std::size_t n = std::min(chunk, tokens.size() - done);

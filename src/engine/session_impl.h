@@ -26,7 +26,7 @@ struct Session::Impl {
   explicit Impl(Engine::Impl* e)
       : engine(e),
         cache(e->method, &*e->pool, e->isa),
-        logits(e->model.config.n_vocab, MemoryTag::kLogits) {}
+        logits(e->model->config.n_vocab, MemoryTag::kLogits) {}
 
   // Back to `n_tokens` tokens after a failed or cancelled call.
   void Restore(std::size_t n_tokens, std::size_t kv_len) {

@@ -15,7 +15,8 @@ namespace kvant {
 static_assert(std::is_same_v<TokenId, std::int32_t>, "token ids are written as they are");
 
 std::uint64_t Engine::Impl::Fingerprint() {
-  if (!(StampOf(options.model_path) == model_file)) {
+  if (!model_file) return SyntheticFingerprint(ParseSynthetic(options.model_path));
+  if (!(StampOf(options.model_path) == *model_file)) {
     Fail(ErrorCode::kInvalidArgument,
          "the model file '{}' has changed since it was loaded, so a state cannot be tied to it; start "
          "again with the file as it is now",
@@ -27,7 +28,7 @@ std::uint64_t Engine::Impl::Fingerprint() {
 
 std::uint64_t Session::Save(const std::string& path) const {
   AtomicFile file(path);
-  const StateModel model = {.name = impl_->engine->model.config.name,
+  const StateModel model = {.name = impl_->engine->model->config.name,
                             .fingerprint = impl_->engine->Fingerprint()};
   SaveState(impl_->cache, model, impl_->tokens,
             [&](std::span<const std::byte> bytes) { file.Write(bytes); });
@@ -43,9 +44,9 @@ void Session::Load(const std::string& path) {
       {.name = path,
        .n_bytes = file.n_bytes(),
        .read = [&](std::span<std::byte> bytes) { file.Read(bytes); },
-       .model = {.name = engine.model.config.name, .fingerprint = engine.Fingerprint()},
+       .model = {.name = engine.model->config.name, .fingerprint = engine.Fingerprint()},
        .max_tokens = engine.ctx,
-       .n_vocab = engine.model.config.n_vocab});
+       .n_vocab = engine.model->config.n_vocab});
   impl_->cache = std::move(state.cache);
   impl_->tokens = std::move(state.tokens);
 }

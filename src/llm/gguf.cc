@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "llm/gguf_made.h"
 #include "llm/gguf_parse.h"
 
 namespace kvant {
@@ -86,6 +87,17 @@ FileMap MapFile(const std::string& path) {
   return {data, size};
 }
 
+// Addresses that read as zeros and take no memory.
+FileMap ReserveZeros(const std::string& name, std::uint64_t n_bytes) {
+  if (n_bytes == 0) return {};
+  void* data = mmap(nullptr, n_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    Fail(ErrorCode::kResourceExhausted, "{}: cannot reserve addresses for a matrix of {} bytes ({})",
+         name, n_bytes, std::strerror(errno));
+  }
+  return {data, n_bytes};
+}
+
 const char* KindOf(const GgufValue& value) {
   constexpr const char* kNames[] = {"a bool", "an integer", "a floating-point number", "a string",
                                     "an array"};
@@ -99,6 +111,8 @@ struct GgufFile::Impl {
   FileMap map;
   std::span<const std::byte> bytes;
   gguf::Contents contents;
+  std::unique_ptr<gguf::MadeFile> made;  // owns what the contents point to
+  FileMap zeros;                         // the bytes of its matrices
 
   [[noreturn]] void FailAbsent(std::string_view key) const {
     Fail(ErrorCode::kCorruptData, "{}: metadata \"{}\" is missing; convert the model again", path,
@@ -153,8 +167,20 @@ GgufFile GgufFile::FromBytes(std::span<const std::byte> bytes, const std::string
   return GgufFile(std::move(impl));
 }
 
+GgufFile GgufFile::FromMade(std::unique_ptr<gguf::MadeFile> made) {
+  auto impl = std::make_unique<Impl>();
+  impl->path = made->path();
+  impl->zeros = ReserveZeros(impl->path, made->largest_matrix());
+  made->PlaceMatrices(impl->zeros.bytes());
+  impl->contents = made->contents();
+  impl->made = std::move(made);
+  return GgufFile(std::move(impl));
+}
+
 const std::string& GgufFile::path() const { return impl_->path; }
-std::uint64_t GgufFile::file_bytes() const { return impl_->bytes.size(); }
+std::uint64_t GgufFile::file_bytes() const {
+  return impl_->made ? impl_->made->tensor_bytes() : impl_->bytes.size();
+}
 std::uint32_t GgufFile::version() const { return impl_->contents.version; }
 
 const GgufValue* GgufFile::Find(std::string_view key) const {
@@ -213,16 +239,29 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
                                                      : &impl_->contents.tensors[found->second];
 }
 
-void GgufFile::DropPages(std::span<const std::byte> part) const {
+const std::byte* GgufFile::Rows(const GgufTensor& tensor, std::size_t first, std::size_t n,
+                                std::vector<std::byte>& scratch) const {
+  const std::uint64_t row_bytes = gguf::RowBytes(tensor.type, tensor.dims[0]);
+  if (!impl_->made) return tensor.bytes.data() + first * row_bytes;
+  scratch.resize(n * row_bytes);
+  for (std::size_t i = 0; i < n; ++i) {
+    impl_->made->Row(tensor, first + i, std::span(scratch).subspan(i * row_bytes, row_bytes));
+  }
+  return scratch.data();
+}
+
+void GgufFile::DropRows(const GgufTensor& tensor, std::size_t first, std::size_t n) const {
   if (!impl_->map.mapped()) return;
+  const std::uint64_t row_bytes = gguf::RowBytes(tensor.type, tensor.dims[0]);
+  const std::span<const std::byte> rows = tensor.bytes.subspan(first * row_bytes, n * row_bytes);
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::byte* base = impl_->bytes.data();
-  KVANT_CHECK(part.data() >= base && part.data() + part.size() <= base + impl_->bytes.size());
+  KVANT_CHECK(rows.data() >= base && rows.data() + rows.size() <= base + impl_->bytes.size());
   // Rounded outwards: a page shared with what lies beside is read from the file again when it is
   // touched.
-  const auto offset = static_cast<std::uint64_t>(part.data() - base);
+  const auto offset = static_cast<std::uint64_t>(rows.data() - base);
   const std::uint64_t begin = offset / page * page;
-  const std::uint64_t end = offset + part.size();
+  const std::uint64_t end = offset + rows.size();
   // Advice only: where the kernel refuses it the pages merely stay, and nothing is wrong.
   static_cast<void>(madvise(const_cast<std::byte*>(base) + begin, end - begin, MADV_DONTNEED));
 }

@@ -19,6 +19,9 @@
 #include <vector>
 
 namespace kvant {
+namespace gguf {
+class MadeFile;
+}
 
 /// Weight types as numbered by GGUF. Only those with a WeightTypeInfo are readable.
 enum class WeightType : std::uint32_t {
@@ -75,13 +78,17 @@ class GgufFile {
   static GgufFile Open(const std::string& path);
   /// The same checks on bytes that the caller keeps alive; `name` stands in messages. For fuzzing.
   static GgufFile FromBytes(std::span<const std::byte> bytes, const std::string& name);
+  /// A model without a file (gguf_made.h). Its vectors are as in a file; the bytes of its matrices read as
+  /// zeros and only Rows has their values. Throws Error(kResourceExhausted) where the addresses of its
+  /// largest matrix cannot be reserved.
+  static GgufFile FromMade(std::unique_ptr<gguf::MadeFile> made);
 
   ~GgufFile();
   GgufFile(GgufFile&&) noexcept;
   GgufFile& operator=(GgufFile&&) noexcept;
 
   const std::string& path() const;
-  std::uint64_t file_bytes() const;
+  std::uint64_t file_bytes() const;  // FromMade: of all tensors
   std::uint32_t version() const;
 
   /// nullptr where the key is absent.
@@ -102,10 +109,14 @@ class GgufFile {
   std::span<const GgufTensor> tensors() const;
   /// nullptr where absent.
   const GgufTensor* FindTensor(std::string_view name) const;
-  /// Tells the kernel that the pages of a part of the file will not be read again, so that the map does not
-  /// count beside the repacked weights. Reading them again is allowed and only costs time. Does
-  /// nothing after FromBytes.
-  void DropPages(std::span<const std::byte> part) const;
+  /// Rows [first, first + n) of a matrix, in the blocks of its type: where they lie in the map, else made in
+  /// `scratch`. Thread-safe; each row has the same bytes however often and in whatever order it is asked for.
+  const std::byte* Rows(const GgufTensor& tensor, std::size_t first, std::size_t n,
+                        std::vector<std::byte>& scratch) const;
+  /// Tells the kernel that these rows will not be read again, so that the map does not count beside the
+  /// repacked weights. Reading them again is allowed and only costs time. Does nothing after FromBytes and
+  /// FromMade.
+  void DropRows(const GgufTensor& tensor, std::size_t first, std::size_t n) const;
 
  private:
   struct Impl;

@@ -184,7 +184,7 @@ TEST(Gguf, ReadsTensorsOfEveryReadableType) {
       EXPECT_TRUE(
           std::equal(tensor->bytes.begin(), tensor->bytes.end(), data[i].begin(), data[i].end()));
       EXPECT_EQ((tensor->bytes.data() - bytes.data()) % (alignment == 0 ? 32 : alignment), 0);
-      file.DropPages(tensor->bytes);  // bytes of the caller: nothing happens
+      file.DropRows(*tensor, 0, 3);  // bytes of the caller: nothing happens
     }
     EXPECT_EQ(file.FindTensor("absent"), nullptr);
   }
@@ -246,7 +246,8 @@ TEST(Gguf, OpenMapsTheFileAndSurvivesMovesAndDroppedPages) {
       const GgufTensor& tensor = *file.FindTensor(name);
       const std::vector<std::byte>& want = std::string_view(name) == "first" ? first : second;
       EXPECT_TRUE(std::equal(tensor.bytes.begin(), tensor.bytes.end(), want.begin(), want.end()));
-      file.DropPages(tensor.bytes);
+      const std::size_t n_rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1;
+      for (std::size_t row = 0; row < n_rows; ++row) file.DropRows(tensor, row, 1);
     }
   }
   file = GgufFile::FromBytes(bytes, "other");

@@ -103,13 +103,16 @@ WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
                                 ThreadPool& threads) {
   const std::size_t n_rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1;
   WeightMatrix matrix(tensor.type, n_rows, tensor.dims[0]);
-  const std::size_t panel_bytes = kPanelRows * matrix.file_row_bytes();
-  const std::size_t slab = std::max<std::size_t>(kSlabBytes / panel_bytes, 1);
+  const auto rows_at = [&](std::size_t first, std::size_t n, std::vector<std::byte>& scratch) {
+    return file.Rows(tensor, first, n, scratch);
+  };
+  const std::size_t slab =
+      std::max<std::size_t>(kSlabBytes / (kPanelRows * matrix.file_row_bytes()), 1);
   for (std::size_t panel = 0; panel < matrix.n_panels(); panel += slab) {
-    const std::size_t begin = panel * panel_bytes;
-    const auto rows = tensor.bytes.subspan(begin, std::min(slab * panel_bytes, tensor.bytes.size() - begin));
-    matrix.Repack(panel, rows, threads);
-    file.DropPages(rows);
+    const std::size_t n = std::min(slab, matrix.n_panels() - panel);
+    matrix.Repack(panel, n, rows_at, threads);
+    const std::size_t first_row = panel * kPanelRows;
+    file.DropRows(tensor, first_row, std::min(n * kPanelRows, n_rows - first_row));
   }
   return matrix;
 }
@@ -117,8 +120,12 @@ WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
 WeightMatrix WeightMatrix::FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                     std::span<const std::byte> rows, ThreadPool& threads) {
   WeightMatrix matrix(type, n_rows, n_cols);
-  KVANT_CHECK(rows.size() == n_rows * matrix.file_row_bytes());
-  matrix.Repack(0, rows, threads);
+  const std::size_t row_bytes = matrix.file_row_bytes();
+  KVANT_CHECK(rows.size() == n_rows * row_bytes);
+  const auto rows_at = [&](std::size_t first, std::size_t, std::vector<std::byte>&) {
+    return rows.data() + first * row_bytes;
+  };
+  matrix.Repack(0, matrix.n_panels(), rows_at, threads);
   return matrix;
 }
 
@@ -127,18 +134,19 @@ std::size_t WeightMatrix::file_row_bytes() const {
   return n_cols_ / info.block_values * info.block_bytes;
 }
 
-void WeightMatrix::Repack(std::size_t first_panel, std::span<const std::byte> rows,
+void WeightMatrix::Repack(std::size_t first_panel, std::size_t n_panels, const RowsAt& rows_at,
                           ThreadPool& threads) {
-  const std::size_t row_bytes = file_row_bytes(), n_rows = rows.size() / row_bytes;
-  const auto repack = [&](std::size_t panel, std::size_t) {
-    const std::size_t begin = panel * kPanelRows;
-    const std::size_t n = std::min(kPanelRows, n_rows - begin);
+  const std::size_t row_bytes = file_row_bytes();
+  const auto repack = [&](std::size_t item, std::size_t) {
+    const std::size_t panel = first_panel + item, begin = panel * kPanelRows;
+    const std::size_t n = std::min(kPanelRows, n_rows_ - begin);
+    std::vector<std::byte> scratch;
+    const std::byte* first = rows_at(begin, n, scratch);
     std::array<const std::byte*, kPanelRows> from;
-    for (std::size_t i = 0; i < n; ++i) from[i] = rows.data() + (begin + i) * row_bytes;
-    RepackPanel(type_, std::span(from).first(n), n_cols_,
-                panels_.data() + (first_panel + panel) * panel_bytes_);
+    for (std::size_t i = 0; i < n; ++i) from[i] = first + i * row_bytes;
+    RepackPanel(type_, std::span(from).first(n), n_cols_, panels_.data() + panel * panel_bytes_);
   };
-  threads.ParallelFor((n_rows + kPanelRows - 1) / kPanelRows, repack);
+  threads.ParallelFor(n_panels, repack);
 }
 
 void WeightMatrix::Row(std::size_t row, float* out) const {

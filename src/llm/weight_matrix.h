@@ -11,7 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "base/memory.h"
 #include "base/thread_pool.h"
@@ -41,10 +43,13 @@ class WeightMatrix {
   void Row(std::size_t row, float* out) const;
 
  private:
+  // Rows [first, first + n) of the matrix as in a file, in place or written to `scratch`.
+  using RowsAt = std::function<const std::byte*(std::size_t first, std::size_t n,
+                                                std::vector<std::byte>& scratch)>;
   WeightMatrix(WeightType type, std::size_t n_rows, std::size_t n_cols);
   std::size_t file_row_bytes() const;
-  /// Rows as in a file into the panels from first_panel on.
-  void Repack(std::size_t first_panel, std::span<const std::byte> rows, ThreadPool& threads);
+  void Repack(std::size_t first_panel, std::size_t n_panels, const RowsAt& rows_at,
+              ThreadPool& threads);
 
   WeightType type_ = WeightType::kF32;
   std::size_t n_rows_ = 0;
