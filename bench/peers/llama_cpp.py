@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The kvant authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measures the decode speed of llama.cpp and kvant on one machine and one GGUF file, interleaved in one run.
+"""Measures decode and prefill of llama.cpp and kvant on one machine and the same GGUF files, interleaved in one run.
 
 Optional tooling: no part of the build, of the tests or of CI. README.md beside it says how to get the peer,
 what is compared and what is not. Exit status: 0 with a result, 1 without one, 2 for wrong arguments.
@@ -21,7 +21,7 @@ import time
 
 import machine
 import report
-from engines import PEER_CACHES, Failure, Runner, make_arms, shown
+from engines import PEER_CACHES, Case, Failure, Runner, make_arms, shown
 from prompts import Prompts
 
 
@@ -35,33 +35,38 @@ def order_of_round(arms, index, rounds):
     return arms[shift:] + arms[:shift]
 
 
-def choose_depths(wanted, tokens, limit):
-    """The depths asked for; one that leaves no room for the new tokens becomes as much smaller."""
-    if max(wanted) > limit:
-        raise Failure(f"a depth of {max(wanted)} was asked for and the model's context is {limit} tokens; choose "
-                      f"others with --depths")
-    if tokens >= limit:
-        raise Failure(f"{tokens} new tokens were asked for and the model's context is {limit} tokens; choose fewer "
-                      f"with --tokens")
-    for depth in wanted:
-        if depth > limit - tokens:
-            say(f"depth {depth} becomes {limit - tokens}: the model's context of {limit} holds the new tokens too")
-    return sorted({min(depth, limit - tokens) for depth in wanted})
+def choose_cases(options, limit):
+    """What is timed, shortest first; a depth that leaves no room for the new tokens becomes as much smaller."""
+    longest = max(options.depths + options.prefill)
+    if longest > limit:
+        raise Failure(f"{longest} tokens were asked for and the model's context is {limit} tokens; choose others with "
+                      f"--depths and --prefill")
+    if options.tokens >= limit:
+        raise Failure(f"{options.tokens} new tokens were asked for and the model's context is {limit} tokens; choose "
+                      f"fewer with --tokens")
+    for depth in options.depths:
+        if depth > limit - options.tokens:
+            say(f"depth {depth} becomes {limit - options.tokens}: the model's context of {limit} holds the new tokens "
+                f"too")
+    cases = {Case("decode", min(depth, limit - options.tokens)) for depth in options.depths}
+    cases |= {Case("prefill", length) for length in options.prefill}
+    return sorted(cases, key=lambda case: (case.tokens, case.phase))
 
 
-def measure_depth(runner, prompts, arms, depth, samples):
+def measure_case(runner, prompts, arms, case, samples):
     """Appends one sample for each round and arm."""
-    rounds = runner.options.rounds
-    prompt_file, start = prompts.make(depth, [arm for arm in arms if arm.engine == "kvant"], say)
+    rounds, model = runner.options.rounds, os.path.basename(runner.model)
+    prompt = prompts.make(case, [arm for arm in arms if arm.engine == "kvant" and not arm.twin], say)
     for index in range(rounds):
         for place, arm in enumerate(order_of_round(arms, index, rounds)):
-            sample = runner.sample(arm, depth, prompt_file)
+            sample = runner.sample(arm, case, prompt)
             if sample["tok_s"] is None:
-                raise Failure(f"{arm.name} ended its text ({sample['finish']}) at depth {depth} where it went on "
-                              f"before, and greedy decoding repeats itself; check this build of kvant")
-            say(f"depth {depth}, round {index + 1} of {rounds}: {arm.name} {sample['tok_s']:.2f} tok/s")
-            samples.append({"depth": depth, "round": index + 1, "place": place + 1, "arm": arm.name,
-                            "prompt_start": start if arm.engine == "kvant" else None, **sample})
+                raise Failure(f"{arm.name} ended its text ({sample['finish']}) at {case} where it went on before, and "
+                              f"greedy decoding repeats itself; check this build of kvant")
+            say(f"{model}, {case}, round {index + 1} of {rounds}: {arm.name} {sample['tok_s']:.2f} tok/s")
+            samples.append({"model": model, **dataclasses.asdict(case), "round": index + 1, "place": place + 1,
+                            "arm": arm.name, "prompt_start": prompt.start if arm.engine == "kvant" else None,
+                            **sample})
 
 
 def sha256_of(path):
@@ -72,53 +77,75 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def describe(options, runner, arms, depths):
+def describe(options, runners, arms):
     return {
-        "about": "decode speed of llama.cpp and kvant, interleaved (bench/peers/llama_cpp.py)",
+        "about": "decode and prefill of llama.cpp and kvant, interleaved (bench/peers/llama_cpp.py)",
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": shown(sys.argv),
         "machine": machine.describe(),
-        "model": {"file": os.path.basename(options.model), "bytes": os.path.getsize(options.model),
-                  "sha256": sha256_of(options.model)},
-        "versions": {"kvant": runner.version()},
+        "models": [{"file": os.path.basename(runner.model), "bytes": os.path.getsize(runner.model),
+                    "sha256": sha256_of(runner.model)} for runner in runners],
+        "versions": {"kvant": runners[0].version()},
         "settings": {"threads": options.threads, "tokens": options.tokens, "rounds": options.rounds,
-                     "depths": depths, "kernel": options.kernel, "text": os.path.basename(options.text),
-                     "arms": [dataclasses.asdict(arm) for arm in arms]},
+                     "depths": options.depths, "prefill": options.prefill, "kernel": options.kernel,
+                     "text": os.path.basename(options.text), "arms": [dataclasses.asdict(arm) for arm in arms]},
         "limits": {"displaced": report.DISPLACED_LIMIT, "steal": report.STEAL_LIMIT},
     }
 
 
-def compare(options):
-    """Measures, writes, prints; returns the exit status. A run that fails keeps the depths it had finished."""
-    began = time.monotonic()
-    runner = Runner(options)
-    arms = make_arms(options.caches, options.methods)
-    depths = choose_depths(options.depths, options.tokens, runner.context_limit())
-    result = describe(options, runner, arms, depths)
-    samples, done = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        prompts = Prompts(runner, folder)
-        for depth in depths:
-            measure_depth(runner, prompts, arms, depth, samples)
-            done.append(depth)
-            llama = next(sample for sample in samples if "build_commit" in sample)
-            result["versions"]["llama.cpp"] = {key: llama[key] for key in
-                                               ("build_commit", "build_number", "backends", "cpu_info")}
-            status, sentence = report.judge(samples)
-            if len(done) < len(depths):
-                status, sentence = "not a result", "the run ended before its last depth"
-            result.update({"seconds": round(time.monotonic() - began, 1), "rows": report.summarize(arms, done, samples),
-                           "verdict": {"status": status, "sentence": sentence}, "samples": samples})
-            write(options.out, result)
-    versions = result["versions"]
-    print(f"{machine.cpu_name()}, {options.threads} threads, {os.path.basename(options.model)}, "
-          f"{options.tokens} timed steps, rounds: {options.rounds}")
+class Collector:
+    """All samples of a run, and the JSON file, which is whole after every case."""
+
+    def __init__(self, options, runners, arms):
+        self.options, self.arms, self.samples, self.done = options, arms, [], {}
+        self.began = time.monotonic()
+        self.result = describe(options, runners, arms)
+        self.n_case = 0  # to do in all
+
+    def add(self, runner, prompts, case):
+        measure_case(runner, prompts, self.arms, case, self.samples)
+        self.done.setdefault(os.path.basename(runner.model), []).append(case)
+        llama = next(sample for sample in self.samples if "build_commit" in sample)
+        self.result["versions"]["llama.cpp"] = {key: llama[key] for key in
+                                                ("build_commit", "build_number", "backends", "cpu_info")}
+        status, sentence = report.judge(self.samples)
+        if sum(map(len, self.done.values())) < self.n_case:
+            status, sentence = "not a result", "the run ended before its last case"
+        self.result.update({"seconds": round(time.monotonic() - self.began, 1), "rows": self.rows(),
+                            "verdict": {"status": status, "sentence": sentence}, "samples": self.samples})
+        write(self.options.out, self.result)
+
+    def rows(self):
+        return [{"model": model, **row} for model, cases in self.done.items() for row in report.summarize(
+            self.arms, cases, [sample for sample in self.samples if sample["model"] == model])]
+
+
+def show(options, result):
+    versions, verdict = result["versions"], result["verdict"]
+    print(f"{machine.cpu_name()}, {options.threads} threads, {options.tokens} timed steps, rounds: {options.rounds}")
     print(f"llama.cpp {versions['llama.cpp']['build_commit']} ({versions['llama.cpp']['build_number']}), "
-          f"{versions['kvant']}\n")
-    print(report.render(result["rows"]))
-    print(f"\n{'NOT A RESULT' if status == 'not a result' else 'result'}: {sentence}")
-    say(f"samples: {options.out} ({result['seconds']:.0f} s)")
-    return 0 if status == "result" else 1
+          f"{versions['kvant']}")
+    for model in result["models"]:
+        print(f"\n{model['file']}")
+        print(report.render([row for row in result["rows"] if row["model"] == model["file"]]))
+    print(f"\n{report.legend(result['rows'])}")
+    print(f"\n{'NOT A RESULT' if verdict['status'] == 'not a result' else 'result'}: {verdict['sentence']}")
+
+
+def compare(options):
+    """Measures, writes, prints; returns the exit status. A run that fails keeps the cases it had finished."""
+    runners = [Runner(options, model) for model in options.model]
+    collector = Collector(options, runners, make_arms(options.caches, options.methods))
+    work = [(runner, choose_cases(options, runner.context_limit())) for runner in runners]
+    collector.n_case = sum(len(cases) for _, cases in work)
+    for runner, cases in work:
+        with tempfile.TemporaryDirectory() as folder:
+            prompts = Prompts(runner, folder)
+            for case in cases:
+                collector.add(runner, prompts, case)
+    show(options, collector.result)
+    say(f"samples: {options.out} ({collector.result['seconds']:.0f} s)")
+    return 0 if collector.result["verdict"]["status"] == "result" else 1
 
 
 def write(path, result):
@@ -134,7 +161,11 @@ def positive(text):
 
 
 def depth_list(text):
-    return [positive(part) for part in text.split(",")]
+    return [0 if part == "0" else positive(part) for part in text.split(",")]
+
+
+def length_list(text):
+    return [] if text == "none" else [positive(part) for part in text.split(",")]
 
 
 def cache_list(text):
@@ -154,21 +185,23 @@ def method_list(text):
 
 def parse_arguments():
     text = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "data", "persuasion.txt")
-    parser = argparse.ArgumentParser(description="decode speed of llama.cpp and kvant, interleaved in one run")
+    parser = argparse.ArgumentParser(description="decode and prefill of llama.cpp and kvant, interleaved in one run")
     add = parser.add_argument
-    add("--model", required=True, help="GGUF file for both engines")
+    add("--model", required=True, action="append", help="GGUF file for both engines; may be given several times")
     add("--llama-bench", required=True, help="the program llama-bench")
     add("--llama-lib", help="folder of its libraries (default: lib beside the folder of llama-bench)")
     add("--kvant", required=True, help="the program kvant (a release build)")
-    add("--caches", type=cache_list, default="q8_0,q4_0",
+    add("--caches", type=cache_list, default="none",
         help="llama.cpp's caches beside f16, separated by commas, or none (default: %(default)s)")
     add("--methods", type=method_list, default="fp16;turboquant_rvq",
         help="kvant's caches, separated by semicolons (default: %(default)s)")
     add("--kernel", default="auto", help="kvant's kernels (default: %(default)s)")
-    add("--depths", type=depth_list, default="231,2238,8192",
+    add("--depths", type=depth_list, default="0,8192",
         help="tokens cached before the first timed step, separated by commas (default: %(default)s)")
+    add("--prefill", type=length_list, default="512,2048",
+        help="lengths of timed prompts, separated by commas, or none (default: %(default)s)")
     add("--threads", type=positive, default=2, help="threads of each engine (default: %(default)s)")
-    add("--rounds", type=positive, default=3, help="samples of each arm and depth (default: %(default)s)")
+    add("--rounds", type=positive, default=5, help="samples of each arm and case (default: %(default)s)")
     add("--tokens", type=positive, default=64, help="timed decode steps of a sample (default: %(default)s)")
     add("--text", default=os.path.normpath(text), help="text for kvant's prompts (default: that of kvant bench)")
     add("--timeout", type=positive, default=1800, help="seconds that one process may take (default: %(default)s)")
@@ -181,9 +214,12 @@ def check_files(options):
     if not os.path.isfile(options.llama_bench):
         raise Failure(f"there is no llama-bench at {options.llama_bench}; README.md beside this script says how "
                       f"to get it")
-    for path, name in ((options.kvant, "--kvant"), (options.model, "--model"), (options.text, "--text")):
+    files = [(options.kvant, "--kvant"), (options.text, "--text")] + [(path, "--model") for path in options.model]
+    for path, name in files:
         if not os.path.isfile(path):
             raise Failure(f"there is no file {path}; give the right one with {name}")
+    if len({os.path.basename(path) for path in options.model}) < len(options.model):
+        raise Failure("two models have the same file name, so the result could not tell them apart; rename one")
     if options.llama_lib is None:
         beside = os.path.normpath(os.path.join(os.path.abspath(options.llama_bench), os.pardir, os.pardir, "lib"))
         options.llama_lib = beside if os.path.isdir(beside) else None

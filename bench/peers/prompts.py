@@ -7,12 +7,20 @@ llama-bench fills its cache with random tokens, which does not change its speed.
 caches of random tokens look better than they are.
 """
 
+import dataclasses
 import os
 
 from engines import Failure
 
 TRIES = 8  # texts of one length
 STARTS = 200  # places to cut one
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    path: str
+    start: int  # its first token in the text
+    tokens: int
 
 
 class Prompts:
@@ -47,18 +55,21 @@ class Prompts:
         raise Failure(f"no passage of exactly {depth} tokens was found in the text of {len(self.ids)} tokens; give a "
                       f"longer one with --text")
 
-    def make(self, depth, arms, say):
-        """(prompt file, first token of it in the text) that every arm of kvant writes on to the last step.
+    def make(self, case, arms, say):
+        """A prompt after which every arm of kvant writes on to the last step; for prefill, any.
 
-        kvant run stops where the model ends its text; a shorter run would be another measurement.
+        kvant run stops where the model ends its text; a shorter run would be another measurement. kvant begins
+        with one token of text where the cache is to be empty.
         """
-        start = 0
+        tokens, start = max(case.tokens, self.n_lead + 1), 0
         for _ in range(TRIES):
-            start, text = self._cut(start, depth)
-            path = self._write(str(depth), text)
-            say(f"depth {depth}: trying the text from its token {start} on with {len(arms)} methods")
-            if all(self.runner.sample(arm, depth, path)["tok_s"] is not None for arm in arms):
-                return path, start
+            start, text = self._cut(start, tokens)
+            prompt = Prompt(self._write(str(tokens), text), start, tokens)
+            if case.phase == "prefill":
+                return prompt
+            say(f"{case}: trying the text from its token {start} on with {len(arms)} methods")
+            if all(self.runner.sample(arm, case, prompt)["tok_s"] is not None for arm in arms):
+                return prompt
             start += self.runner.options.tokens
         raise Failure(f"the model ended its text within {self.runner.options.tokens} tokens after each of {TRIES} "
-                      f"prompts of {depth} tokens; give another text with --text, or fewer --tokens")
+                      f"prompts of {tokens} tokens; give another text with --text, or fewer --tokens")
