@@ -11,6 +11,7 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "llm/weight_layout.h"
 #include "tests/support/guarded_array.h"
 #include "tests/support/seed.h"
 
@@ -51,16 +52,16 @@ TEST_P(BFloat16KernelsTest, RoundsEveryNumberToTheNearest) {
 TEST_P(BFloat16KernelsTest, PutsNeighbouringColumnsOfARowSideBySide) {
   constexpr std::size_t kStride = 2 * 64;
   for (const std::size_t n_cols : {2, 32, 256}) {
-    GuardedArray<float> columns(n_cols * 16, Edge::kEnd);
-    GuardedArray<std::uint16_t> out((n_cols / 2 - 1) * kStride + 32, Edge::kEnd);
+    GuardedArray<float> columns(n_cols * kPanelRows, Edge::kEnd);
+    GuardedArray<std::uint16_t> out((n_cols / 2 - 1) * kStride + 2 * kPanelRows, Edge::kEnd);
     for (float& value : columns) value = AnyFloat(rng_);
     for (std::uint16_t& value : out) value = 0x1234;
     BFloat16KernelsOf(GetParam()).pack_pairs(columns.data(), n_cols, out.data(), kStride);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t pair = i / kStride, within = i % kStride;
       std::uint16_t want = 0x1234;
-      if (within < 32) {
-        want = FloatToBFloat16(columns[(pair * 2 + within % 2) * 16 + within / 2]).bits;
+      if (within < 2 * kPanelRows) {
+        want = FloatToBFloat16(columns[(pair * 2 + within % 2) * kPanelRows + within / 2]).bits;
       }
       ASSERT_EQ(out[i], want) << "pair " << pair << ", place " << within;
     }

@@ -60,7 +60,7 @@ class PrefillGemmTest : public testing::TestWithParam<WeightType> {
                              std::size_t n_threads, std::size_t n_tokens, std::size_t first = 0) {
     ThreadPool threads(n_threads);
     const WeightMatrix matrix = WeightMatrix::Load(source.file(), source.tensor(), threads);
-    Matmul matmul(SupportedIsas().back(), n_threads, n_tokens, source.n_cols(),
+    Matmul matmul(SupportedIsas().back(), n_threads, n_tokens, source.n_cols(), false,
                   PrefillKind::kBf16);
     std::vector<float> output(n_tokens * source.n_rows());
     const ProductTarget target[] = {{&matrix, {output.data(), n_tokens, source.n_rows()}}};
@@ -142,7 +142,7 @@ TEST_P(PrefillGemmShapes, TargetsMayAddAndTheGatedProductIsActivated) {
   const std::vector<float> of_gate = Product(gate, input, 1, kTokens);
   const std::vector<float> of_up = Product(up, input, 1, kTokens);
   const Isa isa = SupportedIsas().back();
-  Matmul matmul(isa, 2, kTokens, kCols, PrefillKind::kBf16);
+  Matmul matmul(isa, 2, kTokens, kCols, false, PrefillKind::kBf16);
   const MatrixView<const float> view(input.data(), kTokens, kCols);
 
   std::vector<float> first(kTokens * kRows), second = Normal(kTokens * kRows, rng_);
