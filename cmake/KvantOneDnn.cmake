@@ -26,6 +26,10 @@ if(KVANT_RUNTIME AND NOT KVANT_ONEDNN STREQUAL "OFF")
   endif()
   if(version EQUAL 2)
     set(KVANT_HAVE_ONEDNN ON)
+    # kvantConfig.cmake makes the same target for those who link the installed libraries.
+    add_library(KvantOneDnn::dnnl UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(KvantOneDnn::dnnl PROPERTIES IMPORTED_LOCATION ${KVANT_ONEDNN_LIBRARY}
+                          INTERFACE_INCLUDE_DIRECTORIES ${KVANT_ONEDNN_INCLUDE})
   elseif(KVANT_ONEDNN STREQUAL "ON")
     message(FATAL_ERROR "KVANT_ONEDNN=ON needs oneDNN 2.x and found major version ${version}; install "
                         "libdnnl-dev or use -DKVANT_ONEDNN=OFF")
@@ -38,6 +42,5 @@ function(kvant_configure_onednn target)
     return()
   endif()
   target_compile_definitions(${target} PRIVATE KVANT_HAVE_ONEDNN)
-  target_include_directories(${target} SYSTEM PRIVATE ${KVANT_ONEDNN_INCLUDE})
-  target_link_libraries(${target} PRIVATE ${KVANT_ONEDNN_LIBRARY} ${CMAKE_DL_LIBS})
+  target_link_libraries(${target} PRIVATE KvantOneDnn::dnnl ${CMAKE_DL_LIBS})
 endfunction()
