@@ -103,7 +103,7 @@ void AddModelOptions(CLI::App& command, CommonOptions& options) {
   command.add_option("--kv-limit", options.kv_limit,
                      "hard limit of the KV cache in bytes, e.g. 512M (default: free memory)");
   command.add_flag("--exact", options.exact,
-                   "fixed-order f32 products and attention for every codec: same bits for any chunk size");
+                   "fixed-order f32 arithmetic for every codec: same bits for any chunk size");
   command.add_flag("--quiet", options.quiet, "no progress and no closing lines on stderr");
 }
 
