@@ -22,17 +22,38 @@ void CheckRange(bool allowed, std::string_view option, double value, std::string
   }
 }
 
-// The lowest id among the largest logits; -1 where none is a number above -infinity.
-TokenId Greedy(std::span<const float> logits) {
-  TokenId best = -1;
-  float best_logit = -INFINITY;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best_logit) {
-      best_logit = logits[i];
-      best = static_cast<TokenId>(i);
+// The largest number of a block; -infinity where there is none. In independent lanes, which compilers turn into
+// vectors: a vocabulary of 262,144 would else take a good part of a small model's step.
+float LargestOf(std::span<const float> block) {
+  constexpr std::size_t kLanes = 16;
+  float largest[kLanes];
+  std::fill_n(largest, kLanes, -INFINITY);
+  std::size_t i = 0;
+  for (; i + kLanes <= block.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = block[i + lane];
+      largest[lane] = x > largest[lane] ? x : largest[lane];
     }
   }
-  return best;
+  for (; i < block.size(); ++i) largest[0] = block[i] > largest[0] ? block[i] : largest[0];
+  return *std::max_element(largest, largest + kLanes);
+}
+
+// The lowest id among the largest logits; -1 where none is a number above -infinity.
+TokenId Greedy(std::span<const float> logits) {
+  constexpr std::size_t kBlock = 1024;
+  float best = -INFINITY;
+  std::size_t best_block = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const float largest = LargestOf(logits.subspan(begin, std::min(kBlock, logits.size() - begin)));
+    if (largest > best) {
+      best = largest;
+      best_block = begin;
+    }
+  }
+  if (best == -INFINITY) return -1;
+  const auto at = std::find(logits.begin() + static_cast<std::ptrdiff_t>(best_block), logits.end(), best);
+  return static_cast<TokenId>(at - logits.begin());
 }
 
 // A seen token gets less likely: positive logits are divided, negative ones multiplied.

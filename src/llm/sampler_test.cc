@@ -96,6 +96,23 @@ TEST(Sampler, GreedyTakesTheLowestIdOfTheBest) {
   EXPECT_EQ(Choose({}, {-kInfinity, -kInfinity, -3}), 2);
 }
 
+// Sizes around the lanes and blocks that it searches in; the best stands anywhere, and again behind.
+TEST(Sampler, GreedyFindsTheBestOfAnyNumberOfLogits) {
+  SplitMix64 rng = test::TestRng();
+  Sampler sampler({});
+  for (const std::size_t n : {1, 15, 16, 17, 1023, 1024, 1025, 5000}) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> logits(n);
+      for (float& x : logits) x = static_cast<float>(rng.Normal());
+      for (std::size_t i = 0; i < n; i += 7) logits[i] = std::numeric_limits<float>::quiet_NaN();
+      const std::size_t at = rng.Below(n);
+      logits[at] = 100;
+      logits[at + rng.Below(n - at)] = 100;
+      ASSERT_EQ(sampler.Sample(logits, {}), static_cast<TokenId>(at)) << "of " << n;
+    }
+  }
+}
+
 TEST(Sampler, FrequenciesFollowTheSoftmax) {
   SplitMix64 rng = test::TestRng();
   const std::vector<float> logits = RandomLogits(rng, 40, 1.5);
