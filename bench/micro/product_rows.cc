@@ -16,7 +16,8 @@
 namespace kvant::micro {
 namespace {
 
-// Of the weights that one iteration reads: far beyond what a core keeps to itself.
+// Of the weights that one iteration reads at least: far beyond what a core keeps to itself. They are as many as
+// the read buffer has: a last-level cache may hold a part of either.
 constexpr std::uint64_t kProductBytes = std::uint64_t{128} << 20;
 
 struct ProductShape {
@@ -46,12 +47,12 @@ struct ProductRig {
   Buffer<float> x, y;
   std::vector<Isa> checked;
 
-  ProductRig(WeightType type, const ProductShape& shape, ThreadPool& threads)
+  ProductRig(WeightType type, const ProductShape& shape, std::uint64_t total, ThreadPool& threads)
       : x(shape.n_cols, MemoryTag::kOther), y(shape.n_rows, MemoryTag::kOther) {
     SplitMix64 rng(20252);
     for (float& value : x.span()) value = static_cast<float>(rng.Normal());
     const std::vector<std::byte> rows = RandomRows(type, shape, rng);
-    while (bytes < kProductBytes) {
+    while (bytes < total) {
       matrices.push_back(
           WeightMatrix::FromRows(type, shape.n_rows, shape.n_cols, rows, threads));
       bytes += matrices.back().bytes();
@@ -95,7 +96,7 @@ void RegisterProduct(Bench& bench, WeightType type, const ProductShape& shape, I
     ThreadPool& threads = bench.threads(n_threads);
     if (rig_cols != shape.n_cols || rig_type != type) {
       rig.reset();
-      rig = std::make_unique<ProductRig>(type, shape, threads);
+      rig = std::make_unique<ProductRig>(type, shape, bench.read_bytes, threads);
       rig_type = type;
       rig_cols = shape.n_cols;
     }
