@@ -30,7 +30,7 @@ constexpr ProductShape kProductShapes[] = {{768, 576}, {4096, 4096}};
 // a number. Plain weights are kept from becoming subnormal, which would be slow.
 std::vector<std::byte> RandomRows(WeightType type, const ProductShape& shape, SplitMix64& rng) {
   const WeightTypeInfo& info = InfoOf(type);
-  std::vector<std::byte> rows(shape.n_rows * shape.n_cols / info.block_values * info.block_bytes);
+  std::vector<std::byte> rows(shape.n_rows * RowBytes(type, shape.n_cols));
   for (std::byte& b : rows) b = static_cast<std::byte>(rng.Below(0x30));
   if (info.block_values == 1) {
     for (std::size_t i = info.block_bytes - 1; i < rows.size(); i += info.block_bytes) {

@@ -241,7 +241,7 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
 
 const std::byte* GgufFile::Rows(const GgufTensor& tensor, std::size_t first, std::size_t n,
                                 std::vector<std::byte>& scratch) const {
-  const std::uint64_t row_bytes = gguf::RowBytes(tensor.type, tensor.dims[0]);
+  const std::uint64_t row_bytes = RowBytes(tensor.type, tensor.dims[0]);
   if (!impl_->made) return tensor.bytes.data() + first * row_bytes;
   scratch.resize(n * row_bytes);
   for (std::size_t i = 0; i < n; ++i) {
@@ -252,7 +252,7 @@ const std::byte* GgufFile::Rows(const GgufTensor& tensor, std::size_t first, std
 
 void GgufFile::DropRows(const GgufTensor& tensor, std::size_t first, std::size_t n) const {
   if (!impl_->map.mapped()) return;
-  const std::uint64_t row_bytes = gguf::RowBytes(tensor.type, tensor.dims[0]);
+  const std::uint64_t row_bytes = RowBytes(tensor.type, tensor.dims[0]);
   const std::span<const std::byte> rows = tensor.bytes.subspan(first * row_bytes, n * row_bytes);
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::byte* base = impl_->bytes.data();

@@ -52,6 +52,8 @@ struct WeightTypeInfo {
 std::span<const WeightTypeInfo> WeightTypes();
 /// Info of a readable type. KVANT_CHECKs on others: GgufFile::Open refused them.
 const WeightTypeInfo& InfoOf(WeightType type);
+/// Bytes of a row of n_cols values, a multiple of the type's block_values.
+std::uint64_t RowBytes(WeightType type, std::uint64_t n_cols);
 
 /// A metadata array. Numbers of every width are widened; strings are views into the map.
 struct GgufArray {

@@ -10,11 +10,6 @@
 
 namespace kvant::gguf {
 
-std::uint64_t RowBytes(WeightType type, std::uint64_t n_cols) {
-  const WeightTypeInfo& info = InfoOf(type);
-  return n_cols / info.block_values * info.block_bytes;
-}
-
 void MadeFile::Add(std::string key, GgufValue value) {
   const std::string_view kept = Keep(std::move(key));
   KVANT_CHECK(contents_.key_index.emplace(kept, contents_.keys.size()).second);

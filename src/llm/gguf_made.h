@@ -64,7 +64,4 @@ class MadeFile {
   std::uint64_t largest_matrix_ = 0;
 };
 
-/// Bytes of a row of n_cols values.
-std::uint64_t RowBytes(WeightType type, std::uint64_t n_cols);
-
 }  // namespace kvant::gguf

@@ -52,6 +52,11 @@ const WeightTypeInfo& InfoOf(WeightType type) {
   return *info;
 }
 
+std::uint64_t RowBytes(WeightType type, std::uint64_t n_cols) {
+  const WeightTypeInfo& info = InfoOf(type);
+  return n_cols / info.block_values * info.block_bytes;
+}
+
 namespace gguf {
 
 const WeightTypeInfo* FindWeightType(std::uint32_t type) {

@@ -23,6 +23,7 @@ namespace kvant {
 namespace {
 
 using test::Edge;
+using test::FillNormal;
 using test::GuardedArray;
 using test::RandomMatrix;
 using test::WholeBlocks;
@@ -30,10 +31,6 @@ using test::WholeBlocks;
 constexpr std::size_t kTwoPanels = 2 * kPanelRows;
 
 std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
-
-void FillNormal(std::span<float> values, SplitMix64& rng) {
-  for (float& x : values) x = static_cast<float>(rng.Normal());
-}
 
 struct Case {
   WeightType type;

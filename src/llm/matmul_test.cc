@@ -24,6 +24,7 @@ namespace kvant {
 namespace {
 
 using test::Edge;
+using test::FillNormal;
 using test::GuardedArray;
 using test::RandomMatrix;
 using test::WholeBlocks;
@@ -43,10 +44,6 @@ float Chain(const RandomMatrix& matrix, std::size_t row, const float* x) {
   float sum = 0;
   for (std::size_t c = 0; c < matrix.n_cols(); ++c) sum = std::fma(x[c], matrix.value(row, c), sum);
   return sum;
-}
-
-void FillNormal(std::span<float> values, SplitMix64& rng) {
-  for (float& x : values) x = static_cast<float>(rng.Normal());
 }
 
 std::vector<WeightType> AllTypes() {

@@ -107,7 +107,7 @@ WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
     return file.Rows(tensor, first, n, scratch);
   };
   const std::size_t slab =
-      std::max<std::size_t>(kSlabBytes / (kPanelRows * matrix.file_row_bytes()), 1);
+      std::max<std::size_t>(kSlabBytes / (kPanelRows * RowBytes(matrix.type_, matrix.n_cols_)), 1);
   for (std::size_t panel = 0; panel < matrix.n_panels(); panel += slab) {
     const std::size_t n = std::min(slab, matrix.n_panels() - panel);
     matrix.Repack(panel, n, rows_at, threads);
@@ -120,7 +120,7 @@ WeightMatrix WeightMatrix::Load(const GgufFile& file, const GgufTensor& tensor,
 WeightMatrix WeightMatrix::FromRows(WeightType type, std::size_t n_rows, std::size_t n_cols,
                                     std::span<const std::byte> rows, ThreadPool& threads) {
   WeightMatrix matrix(type, n_rows, n_cols);
-  const std::size_t row_bytes = matrix.file_row_bytes();
+  const std::size_t row_bytes = RowBytes(matrix.type_, matrix.n_cols_);
   KVANT_CHECK(rows.size() == n_rows * row_bytes);
   const auto rows_at = [&](std::size_t first, std::size_t, std::vector<std::byte>&) {
     return rows.data() + first * row_bytes;
@@ -129,14 +129,9 @@ WeightMatrix WeightMatrix::FromRows(WeightType type, std::size_t n_rows, std::si
   return matrix;
 }
 
-std::size_t WeightMatrix::file_row_bytes() const {
-  const WeightTypeInfo& info = InfoOf(type_);
-  return n_cols_ / info.block_values * info.block_bytes;
-}
-
 void WeightMatrix::Repack(std::size_t first_panel, std::size_t n_panels, const RowsAt& rows_at,
                           ThreadPool& threads) {
-  const std::size_t row_bytes = file_row_bytes();
+  const std::size_t row_bytes = RowBytes(type_, n_cols_);
   const auto repack = [&](std::size_t item, std::size_t) {
     const std::size_t panel = first_panel + item, begin = panel * kPanelRows;
     const std::size_t n = std::min(kPanelRows, n_rows_ - begin);

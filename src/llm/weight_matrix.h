@@ -47,7 +47,6 @@ class WeightMatrix {
   using RowsAt = std::function<const std::byte*(std::size_t first, std::size_t n,
                                                 std::vector<std::byte>& scratch)>;
   WeightMatrix(WeightType type, std::size_t n_rows, std::size_t n_cols);
-  std::size_t file_row_bytes() const;
   void Repack(std::size_t first_panel, std::size_t n_panels, const RowsAt& rows_at,
               ThreadPool& threads);
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/rng.h"
@@ -28,5 +29,10 @@ inline std::uint64_t TestSeed() {
 
 /// A generator seeded by TestSeed; the seed is printed with every failure in scope of a SCOPED_TRACE.
 inline SplitMix64 TestRng() { return SplitMix64(TestSeed()); }
+
+/// Standard normal numbers.
+inline void FillNormal(std::span<float> values, SplitMix64& rng) {
+  for (float& x : values) x = static_cast<float>(rng.Normal());
+}
 
 }  // namespace kvant::test
